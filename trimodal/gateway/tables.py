@@ -31,11 +31,16 @@ _SCALAR = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s#"'\[]+)"""
 logger = logging.getLogger(__name__)
 
 
-def read_tables(file: Path, whole: type[Table], row: type[BaseModel]) -> Table:
-    """Reads a file as `whole`, a list of `row`. Raises: SettingsError naming the file and the field."""
+def read_tables(file: Path, whole: type[Table], row: type[BaseModel], missing: Table | None = None) -> Table:
+    """Reads a file as `whole`, a list of `row`, or gives `missing` where there is no such file.
+
+    Raises: SettingsError naming the file and the field.
+    """
     try:
         return whole.model_validate(read_toml(file))
     except OSError as error:
+        if missing is not None and isinstance(error, FileNotFoundError):
+            return missing
         raise SettingsError(f"{file}: {(error.strerror or str(error)).lower()}") from None
     except ValidationError as error:
         raise SettingsError(f"{file}: {describe(error, row)}") from None

@@ -14,8 +14,7 @@ import pytest
 
 from tests.doubles.waiting import until
 from trimodal.client.transports import watchdog as module
-from trimodal.client.transports.base import Request, Timeouts
-from trimodal.client.transports.grpc import GrpcTransport
+from trimodal.client.transports.base import Request
 from trimodal.client.transports.probes import stages
 from trimodal.client.transports.watchdog import HealthPage, Watchdog
 
@@ -199,26 +198,3 @@ async def test_many_who_wait_ask_once() -> None:
     async with serving(told(llm=0.1)) as (page, asked):
         assert await asyncio.gather(*(page.lost(["llm"], 1.0) for _ in range(50))) == ["llm"] * 50
         assert len(asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("url", "address", "health"),
-    [
-        ("127.0.0.1:8001", "127.0.0.1:8001", None),
-        ("grpc://host:8001:8003", "host:8001", ("host", 8003)),
-        ("[::1]:8001:8003", "[::1]:8001", ("::1", 8003)),
-    ],
-)
-async def test_the_address_may_name_the_page(url: str, address: str, health: Any) -> None:
-    transport = GrpcTransport(url, Timeouts())
-    assert transport._url == address
-    page = transport._health
-    assert (page and (page._host, page._port)) == health
-
-
-@pytest.mark.parametrize(
-    "url", ["", "host", "host:", "host:x", "host:1:x", "host:1:2:3", "http://host:1", "::1:8001"]
-)
-def test_other_addresses_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="host:port of Triton's gRPC endpoint is needed"):
-        GrpcTransport(url, Timeouts())

@@ -12,11 +12,12 @@ import httpx
 import openai
 import pytest
 
-from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fake_triton
-from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import labelled, llm_outputs
+from tests.gateway.conftest import ANSWER, CHAT, LIMIT_S, Serve, assistant, fails, fake_triton
+from trimodal.client.errors import Timeout
+from trimodal.client.transports.base import Request, Tensors, Timeouts
+from trimodal.client.transports.fake import FakeTransport, labelled, llm_outputs
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, ModelNotFound, SettingsError
+from trimodal.errors import InvalidArgument, ModelNotFound, SettingsError, Unavailable
 from trimodal.gateway.keys import Key, add_key
 from trimodal.gateway.openai.models import operate
 from trimodal.gateway.settings import GatewaySettings
@@ -167,9 +168,32 @@ async def test_an_operator_reaches_every_version_of_every_server(monkeypatch: py
     await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
     assert [request.model for request in one.requests] == ["llm@1", "llm@2"]
     assert [request.model for request in two.requests] == ["llm@1"]
-    del two.functions["llm"]
-    with pytest.raises(ModelNotFound):
+    two.functions["llm"] = fails(Unavailable("the model 'llm' has no available versions"))
+    with pytest.raises(Unavailable, match="no available versions"):
         await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
+
+
+async def test_an_operator_waits_for_what_the_llm_does_and_for_no_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server that hung was waited for as long as one that loads an adapter from a slow disk."""
+
+    async def hangs(timeouts: Timeouts) -> list[Model]:
+        raise Timeout(f"no answer within {timeouts.total} s")
+
+    triton = fake_triton(llm=loading())
+    monkeypatch.setattr(triton, "models", hangs)
+    with pytest.raises(Timeout, match=r"within 5\.0 s"):
+        await operate([triton], "secret", "load_lora_adapter", lora_name="pirate")
+
+
+async def test_an_operator_needs_no_llm_on_servers_for_other_models() -> None:
+    """The adapter was loaded on the one that has it, and the operator told 404."""
+    one, two = fake_triton(llm=loading()), FakeTransport(vision=labelled(("a", 1.0)))
+    await operate([one, two], "secret", "load_lora_adapter", lora_name="pirate")
+    assert [request.model for request in one.requests] == ["llm@1"]
+    with pytest.raises(ModelNotFound, match="no model 'llm'"):
+        await operate([two, two], "secret", "load_lora_adapter", lora_name="pirate")
 
 
 def test_without_the_servers_key_nothing_is_operated(serve: Serve, file: Path) -> None:

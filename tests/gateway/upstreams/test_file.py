@@ -32,6 +32,9 @@ def test_a_server_is_drained_and_used_again(tmp_path: Path) -> None:
         ('[[upstream]]\naddress = "a:1"\n[[upstream]]\naddress = "a:1"\n', "twice"),
         ('[[upstream]]\naddress = "a:99999"\n', "a port is at most 65535"),
         ('[[upstream]]\naddress = "a:1:99999"\n', "a port is at most 65535"),
+        ('[[upstream]]\naddress = "fd00::12:8001"\n', "'fd00::12:8001': host:port of Triton's gRPC endpoint"),
+        ('[[upstream]]\naddress = "a:8001:8003:9"\n', "'a:8001:8003:9': host:port of Triton's gRPC endpoint"),
+        ("[[upstream]]\naddress = 8001\n", "address"),
         ("[[upstream]", "upstreams.toml"),
     ],
 )

@@ -258,14 +258,32 @@ async def test_what_waits_where_nothing_answers_any_more_is_asked_elsewhere(
         one, two = servers.first_of("hi")
         one.functions |= {"llm": hanging.llm, "embedding": hanging.embedding}
         two.functions["llm"] = scripted("from the other")
-        text = asyncio.ensure_future(servers.client.complete("hi"))
+        await servers.client.max_batch_size("embedding")
         embedded = [asyncio.ensure_future(servers.client.embed(["hi"])) for _ in range(2)]  # by turns
-        await until(lambda: asked(one) and any(server.movable for server in servers.pool.servers))
+        text = asyncio.ensure_future(servers.client.complete("hi"))
+        await until(lambda: len(one.requests) == 2)
         stop(one)
         assert (await text).text == "from the other"
         await asyncio.gather(*embedded)
         assert len(one.cancelled) >= 2
         assert all(not server.movable for server in servers.pool.servers)
+
+
+async def test_the_question_for_a_batch_size_is_asked_elsewhere_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings and pictures begin with it."""
+
+    async def hangs(model: str, timeouts: Timeouts) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
+        one = servers.fakes["host-0:8001"]
+        monkeypatch.setattr(one, "max_batch_size", hangs)
+        question = servers.pool.max_batch_size
+        asked = [asyncio.ensure_future(question("vision", Timeouts())) for _ in range(2)]  # by turns
+        await until(lambda: servers.pool.servers[0].movable)
+        stop(one)
+        assert await asyncio.gather(*asked) == [16, 16]
 
 
 class GivenUp:
@@ -410,6 +428,100 @@ async def test_a_model_that_only_one_server_has(monkeypatch: pytest.MonkeyPatch)
         assert [model.name for model in await servers.client.models()] == list(servers.pool.state)
 
 
+@pytest.mark.parametrize(
+    ("away", "told"),
+    [
+        ("dead", "the model's process is not healthy"),
+        ("restarting", "no model server takes requests now"),
+        ("drained", "no model server takes requests now"),
+    ],
+)
+async def test_a_model_whose_only_server_is_away_is_not_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch, away: str, told: str
+) -> None:
+    """Clients were told 404, which no one tries again."""
+    other, own = FakeTransport(llm=scripted("hi")), FakeTransport(embedding=vectors)
+    async with Servers(monkeypatch, other, own) as servers:
+        if away == "dead":
+
+            def dies(request: Request) -> Tensors:
+                raise Unavailable("the model's process is not healthy: it is loaded again")
+
+            own.functions["embedding"] = dies
+        own.reachable = away != "restarting"
+        servers.pool.servers[1].draining = away == "drained"
+        for _ in range(3):  # by turns
+            with pytest.raises(Unavailable, match=told):
+                await servers.pool.infer(Request("embedding", {}), Timeouts())
+        with pytest.raises(ModelNotFound):
+            await servers.pool.infer(Request("nobody's", {}), Timeouts())
+        assert "embedding" not in {request.name for request in other.requests}
+
+
+@pytest.mark.parametrize("drained", [True, False])
+async def test_a_version_whose_only_server_is_away_is_not_asked_of_another(
+    monkeypatch: pytest.MonkeyPatch, drained: bool
+) -> None:
+    def lacks(request: Request) -> Tensors:
+        raise ModelNotFound("the server has no model 'embedding' version 2, only 1")
+
+    older = FakeTransport(embedding=lacks)
+    newer = FakeTransport(embedding=vectors, versions={"embedding": ("2",)})
+    async with Servers(monkeypatch, older, newer) as servers:
+        newer.reachable, servers.pool.servers[1].draining = drained, drained
+        await until(lambda: servers.pool.servers[1].is_reached is drained)
+        with pytest.raises(Unavailable, match="no model server takes requests now"):
+            await servers.pool.infer(Request("embedding@2", {}), Timeouts())
+
+
+async def test_a_model_that_one_server_has_loaded_since_the_last_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = FakeTransport(llm=scripted("hi")), FakeTransport(llm=scripted("hi"))
+    servers = Servers(monkeypatch, one, two)
+    monkeypatch.setattr(pool, "LOOK_S", BOUND)
+    async with servers:
+        two.functions["embedding"] = vectors
+        for _ in range(2):  # by turns
+            await servers.client.embed(["hi"])
+
+        def full(request: Request) -> Tensors:
+            raise Unavailable("the queue is full")
+
+        two.functions["embedding"] = full
+        for _ in range(2):
+            with pytest.raises(Unavailable, match="the queue is full"):
+                await servers.client.embed(["hi"])
+
+
+async def test_a_server_that_hangs_holds_no_list_of_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did for as long as a model may be silent."""
+    asked: list[tuple[int, float | None]] = []
+
+    def hangs(number: int) -> Any:
+        async def models(timeouts: Timeouts) -> list[Model]:
+            asked.append((number, timeouts.total))
+            raise Timeout("it did not finish before the deadline")
+
+        return models
+
+    servers = Servers(monkeypatch, fake_triton(), fake_triton())
+    monkeypatch.setattr(pool, "LOOK_S", BOUND)
+    async with servers:
+        one, two = servers.fakes.values()
+        monkeypatch.setattr(one, "models", hangs(1))
+        assert await servers.client.models() == await two.models(Timeouts())
+        assert asked == [(1, Timeouts.connect)]
+        servers.pool.servers[0].is_reached = False
+        assert await servers.client.models() == await two.models(Timeouts())
+        assert len(asked) == 1, "it is known to hang"
+        servers.pool.servers[1].is_reached = False
+        monkeypatch.setattr(two, "models", hangs(2))
+        with pytest.raises(Unavailable, match="no model server takes requests now"):
+            await servers.client.models()
+        assert asked[1:] == [(1, Timeouts.connect), (2, Timeouts.connect)], "a look may be old"
+
+
 async def test_a_server_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Servers(monkeypatch, fake_triton(), fake_triton()) as servers:
         one, two = servers.first_of("hi")
@@ -540,6 +652,22 @@ async def test_a_file_drains_adds_and_removes(monkeypatch: pytest.MonkeyPatch, t
         await asyncio.sleep(0.02)
         write(second)
         await until(lambda: servers.pool.state["llm"])
+
+
+async def test_a_look_that_fails_is_told_and_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No death was noticed any more, nor was the file read again."""
+    file, row = tmp_path / "upstreams.toml", '[[upstream]]\naddress = "host-0:8001"\n'
+    file.write_text(row)
+    async with Servers(monkeypatch, fake_triton(), file=file) as servers:
+        file.write_text(f'{row}[[upstream]]\naddress = "host-1:8001"\n')  # no fake: connecting to it raises
+        await until(lambda: "a look at the servers failed" in caplog.text)
+        assert "KeyError: 'host-1:8001'" in caplog.text
+        servers.fakes["host-0:8001"].reachable = False
+        await until(lambda: not servers.pool.state["llm"])
+        file.write_text(f"{row}drain = true\n")
+        await until(lambda: servers.pool.servers[0].draining)
 
 
 @pytest.mark.parametrize("call", ["stream", "infer", "max_batch_size"])

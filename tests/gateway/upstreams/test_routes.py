@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -184,13 +183,29 @@ async def test_a_route_to_a_version_that_is_not_loaded(
         assert caplog.text.count("no server has loaded") == 1, "not with each look"
 
 
-async def test_a_file_that_is_gone_leaves_the_routes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Editors move it away for a moment: the version that is tried must not get all requests."""
+@pytest.mark.parametrize("why", ["no such file or directory", "file name too long"])
+async def test_a_file_that_cannot_be_read_leaves_the_routes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, why: str
+) -> None:
+    """Editors move it away for a moment: the version that is tried must not get all requests.
+
+    Where its folder could not be read either, as on a disk of the network, the servers were not looked at.
+    """
     file = tmp_path / "routes.toml"
     set_route(file, "llm", {"1": 100.0})
     async with Servers(monkeypatch, fake_triton(), routes=file) as servers:
         file.rename(tmp_path / "routes.toml~")
-        await asyncio.sleep(0.05)
-        assert servers.pool._routes.contents == {"llm": {"1": 100.0}}
+        if why == "file name too long":  # as ESTALE and EACCES, which root does not get, it is not ENOENT
+            file.symlink_to("x" * 300)
+        await until(lambda: f"what the file had before stays in force: {file}: {why}" in caplog.text)
+        assert servers.pool.routes == {"llm": {"1": 100.0}}
+        servers.fakes["host-0:8001"].reachable = False
+        await until(lambda: not servers.pool.state["llm"])
+        (tmp_path / "routes.toml~").rename(file)
         set_route(file, "vision", {"1": 100.0})
-        await until(lambda: servers.pool._routes.contents == {"vision": {"1": 100.0}})
+        await until(lambda: "vision" in servers.pool.routes)
+
+
+def test_a_file_that_cannot_be_read_is_not_one_without_routes(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="file name too long"):
+        read_routes(tmp_path / ("x" * 300))

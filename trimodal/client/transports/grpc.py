@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import math
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -30,6 +29,7 @@ from trimodal.client.errors import (
     of_versions,
     question_of_versions,
 )
+from trimodal.client.transports.address import read_address
 from trimodal.client.transports.base import Array, Request, Timeouts, named
 from trimodal.client.transports.probes import DECOUPLED, PIPELINES, PROBES, alive, stages
 from trimodal.client.transports.tensors import decode, encode
@@ -46,7 +46,6 @@ _PONG_MS = 10_000
 _CLOSED = "the client was closed"
 _END_S = 1.0  # for the end of a call whose last message is here
 _ASK_S = 2.0  # for which versions there are
-_ADDRESS = re.compile(r"(?P<address>(?P<host>[^:]+|\[[^\]]*\]):(?P<port>\d+))(?::(?P<health>\d+))?")
 Metadata = tuple[tuple[str, str], ...] | None
 _Told = Callable[..., Awaitable[RequestError]]
 
@@ -115,17 +114,12 @@ class GrpcTransport:
     """
 
     def __init__(self, url: str, timeouts: Timeouts, connections: int = 2, operator: Metadata = None) -> None:
-        scheme, _, address = url.rpartition("://") if isinstance(url, str) else ("", "", "")
-        match = _ADDRESS.fullmatch(address)
-        if scheme not in ("", "grpc", "grpcs") or not match:
-            raise ValueError(f"url is '{url}': host:port of Triton's gRPC endpoint is needed")
-        if max(int(port) for port in (match["port"], match["health"] or 0)) > 65_535:
-            raise ValueError(f"url is '{url}': a port is at most 65535")
-        self._url = match["address"]
-        self._health = (
-            HealthPage(match["host"].strip("[]"), int(match["health"])) if match["health"] else None
-        )
-        self._tls = scheme == "grpcs"
+        try:
+            address = read_address(url)
+        except ValueError as error:
+            raise ValueError(f"url is '{url}': {error}") from None
+        self._url, self._tls = address.endpoint, address.tls
+        self._health = HealthPage(address.host, address.health_port) if address.health_port else None
         self._options = _options(timeouts)
         self._operator = operator
         if not isinstance(connections, int) or connections < 1:

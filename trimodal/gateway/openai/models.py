@@ -14,7 +14,7 @@ from pydantic import Field
 from trimodal.client.client import Client
 from trimodal.client.transports.base import Parameter, Request, Timeouts, Transport
 from trimodal.client.transports.probes import PROBES
-from trimodal.errors import TrimodalError
+from trimodal.errors import ModelNotFound, TrimodalError
 from trimodal.gateway.access import Caller
 from trimodal.gateway.errors import ApiError
 from trimodal.gateway.openai.fields import Body
@@ -103,20 +103,31 @@ class ModelList:
 async def operate(servers: Sequence[Transport], key: str, call: str, **more: Parameter) -> None:
     """Has the llm of every server, in each of its versions, do what an operator wants.
 
+    One without an llm is left out, as long as another has one.
+
     Raises: ApiError where the gateway has no operator's key; TrimodalError: the first that did not.
     """
     if not key:
         raise ApiError(501, "the gateway has no operator's key of the servers: --operator-key-file has it")
     request = Request(LLM, {}, parameters={"operate": call, "operator_key": key, **more})
-    timeouts = Timeouts(connect=_CALL_S, silence=_CALL_S)
-    calls = [_operate(Client(transport=server, timeouts=timeouts), request) for server in servers]
-    for end in await asyncio.gather(*calls, return_exceptions=True):
+    ends = await asyncio.gather(*(_operate(server, request) for server in servers), return_exceptions=True)
+    for end in ends:
         if isinstance(end, BaseException):
             raise end
+    if not any(ends):
+        raise ModelNotFound(f"the server has no model '{LLM}'")
 
 
-async def _operate(client: Client, request: Request) -> None:
-    versions = [f"{LLM}@{one.version}" for one in await client.models() if one.name == LLM]
-    # Without one that is ready the server says why.
-    for model in versions or [LLM]:
-        await client.probe(replace(request, model=model))
+async def _operate(server: Transport, request: Request) -> bool:
+    """Returns whether the server has an llm. Raises: TrimodalError: it did not do it."""
+    client = Client(transport=server, timeouts=Timeouts(connect=_CALL_S, silence=_CALL_S))
+    listed = await server.models(Timeouts(total=Timeouts.connect))
+    if versions := [f"{LLM}@{one.version}" for one in listed if one.name == LLM]:
+        for model in versions:
+            await client.probe(replace(request, model=model))
+        return True
+    try:  # without one that is ready the server says why
+        await client.probe(request)
+    except ModelNotFound:
+        return False
+    return True

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, is_dead
-from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts
+from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport
 from trimodal.errors import ModelNotFound, TrimodalError, Unavailable
 from trimodal.gateway.upstreams.server import Call, Upstream
 
+Answer = TypeVar("Answer")
 _DEADLINES = ("ttft_deadline_ms", "deadline_ms")
 _TELLING = ("text_output", "reasoning", "finish_reason")
 
@@ -31,14 +33,14 @@ class Failover:
         self.timeouts = timeouts
         self._left = [*order]
         self._began = time.monotonic()
-        self._problem: TrimodalError = no_server()
+        self._refusal: TrimodalError | None = None
         self.asked: Upstream | None = None
 
     def next(self) -> Upstream:
-        """The next server. Raises: what the last one said, or Unavailable where none could be reached."""
+        """The next server. Raises: why it was refused so far, or Unavailable where none could be reached."""
         self._left = [server for server in self._left if not server.closed]
         if not self._left:
-            raise self._problem
+            raise self._refusal or no_server()
         server = self._left.pop(0)
         if self.asked is not None:
             self._shorten()
@@ -49,16 +51,42 @@ class Failover:
 
     def failed(self, server: Upstream, error: TrimodalError) -> None:
         """Takes in how a server failed. Raises: the error, where no other one may be asked."""
-        lacks_version = _lacks_version(error, server, self.request)
+        lacks = _lacks(error, server, self.request)
         if isinstance(error, ConnectError | ConnectionLost) or (
-            not lacks_version and _is_gone(error, server, self.request.model)
+            not lacks and _is_gone(error, server, self.request.model)
         ):
             server.failed(self.request.model, error)
-        elif not isinstance(error, Unavailable) and not lacks_version:
+        elif not isinstance(error, Unavailable) and not lacks:
             raise error
-        # A refusal says more than an address where nobody listens.
-        if not isinstance(error, ConnectError):
-            self._problem = error
+        # A refusal says more than an address where nobody listens, or a server that has not the model.
+        if not isinstance(error, ConnectError) and not (lacks and self._refusal):
+            self._refusal = error
+
+    async def ask(self, question: Callable[[Transport], Awaitable[Answer]]) -> tuple[Answer, Upstream]:
+        """The first answer that a server gives, and which one it is. Raises: as `next` and `failed`."""
+        while True:
+            server = self.next()
+            server.running += 1
+            try:
+                return await self._answer(server, question), server
+            except TrimodalError as error:
+                self.failed(server, error)
+            finally:
+                server.running -= 1
+
+    async def _answer(self, server: Upstream, question: Callable[[Transport], Awaitable[Answer]]) -> Answer:
+        """One server's answer. Raises: ConnectionLost: it is not reached any more, and another one is."""
+        call = asyncio.ensure_future(question(server.transport))
+        self.offer(server, call)
+        try:
+            (outcome,) = await asyncio.gather(call, return_exceptions=True)
+        finally:
+            server.movable.discard(call)
+        if isinstance(outcome, asyncio.CancelledError):  # the call, and not this task
+            raise hangs()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def offer(self, server: Upstream, call: Call) -> None:
         """Lets a server that is not reached any more end a call, where another server could have it."""
@@ -74,12 +102,12 @@ class Failover:
             if name in inputs:
                 left = int(inputs[name][0]) - int(gone * 1000)
                 if left < 1:
-                    raise self._problem
+                    raise self._refusal or no_server()
                 inputs[name] = np.array([left], inputs[name].dtype)
         self.request = replace(self.request, inputs=inputs)
         if self.timeouts.total is not None:
             if self.timeouts.total <= gone:
-                raise self._problem
+                raise self._refusal or no_server()
             self.timeouts = replace(self.timeouts, total=self.timeouts.total - gone)
 
 
@@ -178,10 +206,10 @@ def _is_gone(error: TrimodalError, server: Upstream, model: str) -> bool:
     return is_dead(error)
 
 
-def _lacks_version(error: TrimodalError, server: Upstream, request: Request) -> bool:
-    """Whether a server has the model, and not a version that is asked for; another may have it by now."""
-    asks = request.name != request.model or "versions" in request.parameters
-    return isinstance(error, ModelNotFound) and asks and request.name in server.models
+def _lacks(error: TrimodalError, server: Upstream, request: Request) -> bool:
+    """Whether a server has not the model, or not in the version asked for; another may have it by now."""
+    asks_version = request.name != request.model or "versions" in request.parameters
+    return isinstance(error, ModelNotFound) and (asks_version or request.name not in server.models)
 
 
 def _tells(outputs: Tensors) -> bool:
@@ -189,21 +217,6 @@ def _tells(outputs: Tensors) -> bool:
     if "stage" in outputs:  # of the assistant: what was heard and seen is told at once
         return True
     return any(name in outputs and bool(outputs[name][0]) for name in _TELLING)
-
-
-async def answer_of(failover: Failover, server: Upstream) -> Tensors:
-    """The answer of one server. Raises: ConnectionLost: it is not reached any more, and another one is."""
-    call = asyncio.ensure_future(server.transport.infer(failover.request, failover.timeouts))
-    failover.offer(server, call)
-    try:
-        (outcome,) = await asyncio.gather(call, return_exceptions=True)
-    finally:
-        server.movable.discard(call)
-    if isinstance(outcome, asyncio.CancelledError):  # the call, and not this task
-        raise hangs()
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return outcome
 
 
 def hangs() -> ConnectionLost:

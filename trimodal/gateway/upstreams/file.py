@@ -7,11 +7,11 @@ drain = true                    # gets no new requests
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from trimodal.client.transports.address import read_address
 from trimodal.errors import SettingsError
 from trimodal.gateway.tables import change_tables, locked, read_tables
 
@@ -19,14 +19,13 @@ from trimodal.gateway.tables import change_tables, locked, read_tables
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    address: str = Field(pattern=r"^[^\s/]+:\d+$|^grpcs?://[^\s/]+:\d+$")
+    address: str
     drain: bool = False
 
     @field_validator("address")
     @classmethod
-    def _has_ports(cls, address: str) -> str:
-        if any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=:|$)", address)):
-            raise ValueError("a port is at most 65535")
+    def _is_one(cls, address: str) -> str:
+        read_address(address)  # as the client will
         return address
 
 

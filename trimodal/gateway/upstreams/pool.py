@@ -10,20 +10,20 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from trimodal import logs
 from trimodal.client.errors import ConnectError, ConnectionLost, may_have_begun
 from trimodal.client.transports.base import Request, Responses, Tensors, Timeouts, Transport, named
 from trimodal.client.values import Model
-from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, TrimodalError, Unavailable
+from trimodal.errors import InvalidArgument, ModelNotFound, RequestError, Unavailable
 from trimodal.gateway.tables import WatchedFile
 from trimodal.gateway.upstreams.affinity import beginning, most_running, ranked
-from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, answer_of, no_server
+from trimodal.gateway.upstreams.failover import Failover, FailoverResponses, no_server
 from trimodal.gateway.upstreams.file import read_upstreams
 from trimodal.gateway.upstreams.routes import (
     ASSISTANT,
@@ -36,7 +36,6 @@ from trimodal.gateway.upstreams.routes import (
 from trimodal.gateway.upstreams.server import Upstream
 
 logger = logging.getLogger(__name__)
-Answer = TypeVar("Answer")
 
 LOOK_S = 0.5  # who asks /ready is told of a death within a second
 _FIRST_S = 2.0  # for all models' first answers; one that comes later does not answer until then
@@ -69,6 +68,7 @@ class Upstreams:
         self.routed: Counter[tuple[str, str]] = Counter()  # model and version → requests
         # Stream of speech → its server, and the model with the version that it began with.
         self._speech: dict[Any, tuple[Upstream, str]] = {}
+        self._missing: dict[str, list[str]] = {}  # versions that routes name, and no server has
         self._turn = 0
         self._looked = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
@@ -128,7 +128,7 @@ class Upstreams:
             return await self._hear(request, timeouts)
         request = self._to_version(request)
         failover = Failover(self._order(request.model), request, timeouts)
-        outputs, _ = await self._ask(failover, partial(answer_of, failover))
+        outputs, _ = await failover.ask(lambda one: one.infer(failover.request, failover.timeouts))
         return outputs
 
     async def stream(self, request: Request, timeouts: Timeouts) -> Responses:
@@ -153,7 +153,10 @@ class Upstreams:
         return state.get(model, False) if model else bool(state) and all(state.values())
 
     async def models(self, timeouts: Timeouts) -> list[Model]:
-        questions = [server.transport.models(timeouts) for server in self._able()]
+        timeouts = replace(timeouts, total=timeouts.connect)  # one that hangs holds nobody else's list
+        able = self._able()
+        asked = [server for server in able if server.is_reached is not False] or able
+        questions = [server.transport.models(timeouts) for server in asked]
         answers = await asyncio.gather(*questions, return_exceptions=True)
         lists = [one for one in answers if not isinstance(one, BaseException)]
         if not lists:
@@ -162,9 +165,8 @@ class Upstreams:
         return [models[name] for name in sorted(models)]
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        request = Request(model, {})
-        failover = Failover(self._order(request.name), request, timeouts)
-        size, _ = await self._ask(failover, lambda server: server.transport.max_batch_size(model, timeouts))
+        failover = Failover(self._order(model), Request(model, {}), timeouts)
+        size, _ = await failover.ask(lambda one: one.max_batch_size(model, failover.timeouts))
         return size
 
     async def aclose(self) -> None:
@@ -178,34 +180,40 @@ class Upstreams:
     async def _watch(self, timeouts: Timeouts) -> None:
         timeouts = replace(timeouts, total=timeouts.connect)
         looks: dict[Upstream, asyncio.Task[None]] = {}
-        unloaded: dict[str, list[str]] = {}
         try:
             while True:
-                if self._file and self._file.changed():
-                    self._set(self._file.contents)
-                if self._routes and self._routes.changed():
-                    logger.info("requests go by other routes: %s", self._routes.contents)
-                for server in self._servers.values():
-                    if server not in looks or looks[server].done():  # never two at a time
-                        looks[server] = asyncio.ensure_future(server.look(timeouts))
-                if not self._looked.is_set():
-                    await asyncio.wait(looks.values())
-                    await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
-                    self._looked.set()
-                self._leave_hanging()
-                before, unloaded = unloaded, self._unloaded()
-                if unloaded and unloaded != before:
-                    logger.warning("routes name versions that no server has loaded: %s", unloaded)
-                for server in [one for one in self._leaving.values() if not one.running]:
-                    del self._leaving[server.address]
-                    if look := looks.pop(server, None):
-                        look.cancel()
-                    await server.aclose()
+                try:
+                    await self._look(looks, timeouts)
+                except Exception:  # without the next look no death would be noticed, and no file's change
+                    logger.exception("a look at the servers failed")
                 await asyncio.sleep(LOOK_S)
         finally:
             for look in looks.values():
                 look.cancel()
             await asyncio.gather(*looks.values(), return_exceptions=True)
+
+    async def _look(self, looks: dict[Upstream, asyncio.Task[None]], timeouts: Timeouts) -> None:
+        """Reads the files, has each server looked at whose last look is over, and closes those that left."""
+        if self._file and self._file.changed():
+            self._set(self._file.contents)
+        if self._routes and self._routes.changed():
+            logger.info("requests go by other routes: %s", self._routes.contents)
+        for server in self._servers.values():
+            if server not in looks or looks[server].done():  # never two at a time
+                looks[server] = asyncio.ensure_future(server.look(timeouts))
+        if not self._looked.is_set():
+            await asyncio.wait(looks.values())
+            await asyncio.gather(*(server.answered(_FIRST_S) for server in looks))
+            self._looked.set()
+        self._leave_hanging()
+        before, self._missing = self._missing, self._unloaded()
+        if self._missing and self._missing != before:
+            logger.warning("routes name versions that no server has loaded: %s", self._missing)
+        for server in [one for one in self._leaving.values() if not one.running]:
+            del self._leaving[server.address]
+            if look := looks.pop(server, None):
+                look.cancel()
+            await server.aclose()
 
     def _leave_hanging(self) -> None:
         """Has requests without an answer sent elsewhere that servers have whose last look had none in time.
@@ -234,6 +242,16 @@ class Upstreams:
     def _able(self) -> list[Upstream]:
         return [server for server in self._servers.values() if not server.draining]
 
+    def _holding(self, needed: Mapping[str, str]) -> list[Upstream]:
+        """The servers that take requests, without those that lack a model or version that another one has.
+
+        Those would say NOT_FOUND while that one is drained or restarts.
+        """
+        for wanted in (needed, dict.fromkeys(needed, "")):  # a version that nobody has may be loaded just now
+            if any(server.has(wanted) for server in self._servers.values()):
+                return [server for server in self._able() if not server.versions or server.has(wanted)]
+        return self._able()
+
     def _is_ready(self, servers: Sequence[Upstream], model: str) -> bool:
         shares = self.routes.get(model, {"": 100.0})
         loaded = self._loaded(model)
@@ -258,15 +276,15 @@ class Upstreams:
             key: the request's beginning.
             asked: versions of other models that the request needs.
         """
-        able = self._able()
+        needed = dict([named(model), *(asked or {}).items()])
+        able = self._holding(needed)
         if len(able) < 2:
             return able
-        # A look may be old: where no server is known to answer, all are tried.
-        wanted = asked or {}
 
+        # A look may be old: where no server is known to answer, all are tried.
         def answers(server: Upstream) -> bool:
-            whole = server.answers(*named(model), lambda need: server.answers(need, wanted.get(need, "")))
-            return whole and all(server.answers(need, version) for need, version in wanted.items())
+            whole = server.answers(*named(model), lambda need: server.answers(need, needed.get(need, "")))
+            return whole and all(server.answers(name, version) for name, version in (asked or {}).items())
 
         able = list(filter(answers, able)) or able
         # A late one lives, perhaps: it is asked where no other answers.
@@ -329,7 +347,9 @@ class Upstreams:
             request = self._to_version(request)
             failover = Failover(self._order(request.model), request, timeouts)
             try:
-                outputs, server = await self._ask(failover, partial(answer_of, failover))
+                outputs, server = await failover.ask(
+                    lambda one: one.infer(failover.request, failover.timeouts)
+                )
             except BaseException as error:
                 # It may have begun there all the same: its END is to find it.
                 if begins and not ended and failover.asked is not None and may_have_begun(error):
@@ -358,18 +378,3 @@ class Upstreams:
     def _keep(self, stream: Any, server: Upstream, model: str) -> None:
         self._speech[stream] = server, model
         server.running += 1
-
-    @staticmethod
-    async def _ask(
-        failover: Failover, call: Callable[[Upstream], Awaitable[Answer]]
-    ) -> tuple[Answer, Upstream]:
-        """What the first server that gives an answer says, and which one it is."""
-        while True:
-            server = failover.next()
-            server.running += 1
-            try:
-                return await call(server), server
-            except TrimodalError as error:
-                failover.failed(server, error)
-            finally:
-                server.running -= 1

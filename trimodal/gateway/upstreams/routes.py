@@ -47,9 +47,7 @@ _ASKED = {"llm": (), "speech": ("audio", "audio_int16"), "vision": ("image",)}
 
 def read_routes(file: Path) -> dict[str, Shares]:
     """Reads model → shares; none where there is no file. Raises: SettingsError naming file and field."""
-    if not file.exists():
-        return {}
-    return _checked(file, read_tables(file, _File, _Entry).route)
+    return _checked(file, read_tables(file, _File, _Entry, missing=_File()).route)
 
 
 def _checked(file: Path, entries: Iterable[_Entry]) -> dict[str, Shares]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
@@ -58,6 +58,13 @@ class Upstream:
     def models(self) -> dict[str, bool]:
         """Whether each model answers who names no version."""
         return {name: self.answers(name) for name in self.versions}
+
+    def has(self, models: Mapping[str, str]) -> bool:
+        """Whether it is known to have these models, in these versions; "": in any."""
+        return all(
+            name in self.versions and (not version or version in self.versions[name])
+            for name, version in models.items()
+        )
 
     def answers(self, model: str, version: str = "", has: Callable[[str], bool] | None = None) -> bool:
         """Whether a model answers, in this version or in its highest, and those that it needs.
