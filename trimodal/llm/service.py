@@ -18,7 +18,6 @@ from trimodal.cache.answers import AnswerCache, AnswerLookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
-from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
@@ -199,8 +198,7 @@ class LlmService:
             except Exception:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
-                if isinstance(event, Stepped):
-                    self._engine.client.abandon()
+                self._engine.client.abandon()
             if self._cache:
                 for generation in completed:
                     self._cache.keep(generation)

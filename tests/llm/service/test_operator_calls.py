@@ -1,5 +1,6 @@
 """Operators' calls: adapters that come and go, an engine that sleeps."""
 
+import errno
 import hashlib
 import json
 from collections import defaultdict
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.llm.doubles.engine_thread import start_thread
+from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
 from tests.llm.doubles.sinks import Collector, FakeServer, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
@@ -130,6 +131,28 @@ def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters
             eventually(lambda number=number: len(engines) > number and len(engines[number].calls) == 2)  # type: ignore[misc]
             engines[number].lost = True
         eventually(lambda: len(engines) == 3 and known(server) == ["pirate", "poet"])
+
+
+def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone(
+    adapters: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole model stayed unavailable."""
+    there = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent.name == "pirate":
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return there(path)
+
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start, lora_modules="pirate poet", **adapters) as server:
+        eventually(lambda: known(server) == ["pirate", "poet"])
+        monkeypatch.setattr(Path, "is_file", is_file)
+        engines.lose()
+        eventually(lambda: known(server) == ["poet"])
+        refusal = "^lora_name is 'pirate': pirate/adapter_config.json in the directory of adapters: Stale"
+        with pytest.raises(InvalidArgument, match=refusal):
+            operate(server, "load_lora_adapter", "pirate")
 
 
 def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:

@@ -168,8 +168,8 @@ class Dispatcher:
                 self.audits.lost()
             changed = [*self._lost(event.reason), *self.calls.lost(event.reason)]
         elif isinstance(event, EngineReopened):
-            self.calls.reopened()
             self._reopened(event.info)
+            self.calls.reopened()
         elif isinstance(event, EngineGivenUp):
             self._unavailable = event.reason
             changed = [*self._end_all(list(self._registry.generations.values()), Unavailable(event.reason))]

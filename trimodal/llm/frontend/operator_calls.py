@@ -159,11 +159,16 @@ class OperatorCalls:
         self._engine.client.call(given)
 
     def _adapter(self, name: str) -> Adapter:
-        """The adapter of a directory, with a number that none had. Raises InvalidArgument: it is none."""
+        """The adapter of a directory, with a number that none had.
+
+        Raises InvalidArgument: it is none, or cannot be read.
+        """
         directory = self._settings.version_directory / setting_path(self._settings.lora_directory) / name
-        if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
-            raise InvalidArgument(
-                f"lora_name is '{name}': there is no {name}/{_CONFIG} in the directory of adapters"
-            )
+        file = f"{name}/{_CONFIG} in the directory of adapters"
+        try:
+            if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
+                raise InvalidArgument(f"lora_name is '{name}': there is no {file}")
+        except OSError as error:  # a stale handle, or no right to look
+            raise InvalidArgument(f"lora_name is '{name}': {file}: {error.strerror}") from None
         # For the engine's own process, which has a locale.
         return Adapter(name, next(self._ids), os.fsencode(directory.resolve()).decode(errors="replace"))
