@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
@@ -98,6 +98,23 @@ def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[s
 
         eventually(lambda: known(server) == ["pirate", "poet"], 60)
         assert ask(server, "poet").wait().deltas[-1].finish_reason == "length"
+
+
+def test_a_request_that_waits_for_a_dead_engines_adapter_ends_and_others_go_on_waiting(
+    adapters: dict[str, object],
+) -> None:
+    """The next engine was handed it with the number of the old one's adapter, even of one unloaded since."""
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start, lora_modules="pirate", max_num_seqs=1, **adapters) as server:
+        eventually(lambda: known(server) == ["pirate"])
+        with engines.paused():
+            running, waiting, other = ask(server), ask(server, "pirate"), server.ask("another")
+            eventually(lambda: counts(server.service)[:2] == (1, 2))
+            engines.lose()
+        died = "the engine that had this {} died; retry after 2 s"
+        assert str(running.wait().error) == died.format("request")
+        assert str(waiting.wait().error) == died.format("request's adapter")
+        assert other.wait().deltas[-1].finish_reason == "length"
 
 
 class SlowCalls(FakeEngine):

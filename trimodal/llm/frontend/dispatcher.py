@@ -214,13 +214,17 @@ class Dispatcher:
             self._engine.client.cancel(generation.id)
 
     def _lost(self, reason: str) -> list[RequestState]:
-        """The engine died: fails what was in it; what waits goes on waiting."""
+        """The engine died: fails what was in it, or was to run on its adapters; the rest goes on waiting."""
         self._metrics.engine_ready.set(0)
         self.stats = EngineStats()
         self._unavailable = reason
-        error = Unavailable("the engine that had this request died", _REOPENED_S)
-        started = [one for one in self._registry.generations.values() if one.ticket.started]
-        return self._end_all(started, error)
+        ended = []
+        for generation in list(self._registry.generations.values()):
+            if generation.ticket.started or generation.engine_request.adapter:
+                had = "request" if generation.ticket.started else "request's adapter"
+                error = Unavailable(f"the engine that had this {had} died", _REOPENED_S)
+                ended += self.end(generation, error)
+        return ended
 
     def _cache_emptied(self) -> None:
         """The engine is the same, and has no prefix any more."""
