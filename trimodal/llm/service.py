@@ -124,9 +124,10 @@ class LlmService:
             with self._lock:
                 self._dispatcher.check_engine()
                 length = self._dispatcher.admission.room(0)
-                adapters = self._dispatcher.calls.adapters
+                calls = self._dispatcher.calls
+                some = {"adapters": calls.adapters, "loading": calls.loading()}
             told: dict[str, object] = {"max_model_len": length, "created": self._created}
-            told |= {"adapters": adapters} if adapters else {}
+            told |= {name: adapters for name, adapters in some.items() if adapters}
             sink.send(Delta(json.dumps(told), "ready", note=Note()))
             return
         if isinstance(request, OperatorCall):

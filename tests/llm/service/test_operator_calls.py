@@ -150,6 +150,17 @@ def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters
         eventually(lambda: len(engines) == 3 and known(server) == ["pirate", "poet"])
 
 
+def test_an_adapter_that_is_being_loaded_is_no_wrong_name(adapters: dict[str, object]) -> None:
+    with FakeServer(kind=SlowCalls, lora_modules="pirate", **adapters) as server:
+        (engine,) = server.engines
+        eventually(lambda: len(engine.calls) == 1)
+        assert json.loads(server.submit(ProbeRequest()).wait().text)["loading"] == ["pirate"]
+        with pytest.raises(Unavailable, match="^lora_name is 'pirate', which is being loaded$"):
+            ask(server, "pirate")
+        with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is not loaded: none is"):
+            ask(server, "poet")
+
+
 def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone(
     adapters: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
