@@ -39,6 +39,16 @@ def test_text_is_free() -> None:
     assert constraint(None, tools(CLOCK, choice="none")) == ""
 
 
+@pytest.mark.parametrize("calls", ["hermes", "mistral"])
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_a_format_of_type_text_beside_functions_is_none(calls: str, choice: str) -> None:
+    """Thoughts were told as words of the answer, and a model's own way of calling was not let through."""
+    functions = tools(CLOCK, choice=choice)
+    plain, text = (read_form(given, functions, 8192, calls) for given in (None, '{"type": "text"}'))
+    assert (text.free, text.grammar) == (plain.free, plain.grammar)
+    assert plain.free == (choice != "required")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
