@@ -89,11 +89,10 @@ class LlmService:
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
-        public = self._input.public_prompts
         try:
             parts = self._engine, self._registry, self._input.tokenizer
-            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, public.values())
-            check_public_prompts(public, self._dispatcher.admission.room(1))
+            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, self._input.public_today)
+            check_public_prompts(self._input.public_prompts, self._dispatcher.admission.room(1))
         except BaseException:
             self._engine.close()
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
@@ -50,7 +50,7 @@ class Dispatcher:
         registry: RequestRegistry,
         tokenizer: Tokenizer,
         audits: Auditor | None = None,
-        public: Iterable[list[int]] = (),
+        public: Callable[[], Iterable[list[int]]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._engine = engine
