@@ -117,6 +117,11 @@ def test_bad_tools_are_refused_by_name(text: str, problem: str) -> None:
         read_tools(text, None, None)
 
 
+def test_functions_that_are_not_offered_are_not_to_blame() -> None:
+    with pytest.raises(InvalidArgument, match="^response_format is too complex: its grammar has"):
+        constraint(form(**BIG), tools(CLOCK, choice="none"))
+
+
 def test_parameters_that_cannot_be_kept_are_refused_by_name() -> None:
     def one(parameters: Any) -> Any:
         return {"type": "function", "function": {"name": "f", "parameters": parameters}}

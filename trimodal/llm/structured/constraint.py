@@ -40,7 +40,7 @@ def read_form(
         size = len(form.grammar)
         form = _form(wanted, tools, FormMaker(most_bytes, loose=True))
         if len(form.grammar) > most_bytes:
-            field = "tools" if tools else _FIELD
+            field = "tools" if tools and tools.offered else _FIELD
             problem = f"its grammar has {size} bytes, max_grammar_bytes is {most_bytes}"
             raise InvalidArgument(f"{field} is too complex: {problem}")
     return form
