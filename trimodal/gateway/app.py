@@ -91,7 +91,7 @@ class Gateway:
         request.state.ignored = take_ignored(asked) if isinstance(asked, Body) else asked.ignored
         if isinstance(asked, Sampling):
             request.state.ignored += tuple(map(asked.own_name, await unheld(asked.options())))
-            if asked.model not in self.upstreams.known and asked.model in await self.models.adapters():
+            if asked.model not in self.upstreams.known and await self.models.is_adapter(asked.model):
                 caller = replace(caller, adapter=asked.model)
         return caller
 

@@ -18,7 +18,6 @@ from trimodal.cache.answers import AnswerCache, AnswerLookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
-from trimodal.llm.engine_core.messages import Stepped
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
 from trimodal.llm.frontend.cache_lookup import CacheLookup
 from trimodal.llm.frontend.dispatcher import Dispatcher
@@ -90,11 +89,10 @@ class LlmService:
         self._ttft_deadlines = settings.scheduler != "fifo"
         self._engine = EngineSupervisor(settings, start, metrics.restarts)
         audits = answers.audits if answers else None
-        public = self._input.public_prompts
         try:
             parts = self._engine, self._registry, self._input.tokenizer
-            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, public.values())
-            check_public_prompts(public, self._dispatcher.admission.room(1))
+            self._dispatcher = Dispatcher(settings, metrics, *parts, audits, self._input.public_today)
+            check_public_prompts(self._input.public_prompts, self._dispatcher.admission.room(1))
         except BaseException:
             self._engine.close()
             raise
@@ -125,9 +123,10 @@ class LlmService:
             with self._lock:
                 self._dispatcher.check_engine()
                 length = self._dispatcher.admission.room(0)
-                adapters = self._dispatcher.calls.adapters
+                calls = self._dispatcher.calls
+                some = {"adapters": calls.adapters, "loading": calls.loading()}
             told: dict[str, object] = {"max_model_len": length, "created": self._created}
-            told |= {"adapters": adapters} if adapters else {}
+            told |= {name: adapters for name, adapters in some.items() if adapters}
             sink.send(Delta(json.dumps(told), "ready", note=Note()))
             return
         if isinstance(request, OperatorCall):
@@ -199,8 +198,7 @@ class LlmService:
             except Exception:
                 # Without its steps no request would end: an engine that cannot be followed is a lost one.
                 logger.exception("an event of the engine could not be taken")
-                if isinstance(event, Stepped):
-                    self._engine.client.abandon()
+                self._engine.client.abandon()
             if self._cache:
                 for generation in completed:
                     self._cache.keep(generation)

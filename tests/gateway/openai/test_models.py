@@ -157,6 +157,21 @@ def test_adapters_are_models_that_the_operator_loads_and_unloads(serve: Serve, f
         client.completions.create(model="pirate", prompt="hi")
 
 
+def test_an_adapter_that_is_being_loaded_is_a_model_that_is_not_ready(serve: Serve) -> None:
+    async def model(request: Request) -> AsyncIterator[Tensors]:
+        if request.parameters.get("probe"):
+            yield llm_outputs(json.dumps(TOLD | {"loading": ["pirate"]}), "ready")
+        else:
+            name = request.inputs["lora_name"][0].decode()
+            raise Unavailable(f"lora_name is '{name}', which is being loaded")
+
+    client = serve(fake_triton(llm=model, assistant=assistant)).openai()
+    assert "pirate" not in {one.id for one in client.models.list()}
+    with pytest.raises(openai.InternalServerError, match="'pirate', which is being loaded") as refused:
+        client.completions.create(model="pirate", prompt="hi")
+    assert refused.value.status_code == 503
+
+
 async def test_an_operator_reaches_every_version_of_every_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A route shares requests out among them: an adapter that one lacks would be refused to some tenants."""
     one, two = fake_triton(llm=loading()), fake_triton(llm=loading())

@@ -1,6 +1,6 @@
 import pytest
 
-from trimodal.llm.engines.prefill import share
+from trimodal.llm.engines.prefill import OLDEST, PrefillShares
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,24 @@ from trimodal.llm.engines.prefill import share
 def test_the_shortest_first_and_a_part_for_the_oldest_long_one(
     remaining: list[int], budget: int, given: list[int]
 ) -> None:
-    assert share(remaining, budget, 32) == given
+    assert PrefillShares(32).share(remaining, budget) == given
+
+
+@pytest.mark.parametrize("decoding", [1, 16, 32])
+def test_a_long_prompt_has_its_turn_where_a_step_is_one_block(decoding: int) -> None:
+    """With steps of 64 tokens and one stream it stood still for as long as shorter ones came."""
+    shares, left = PrefillShares(32), [2000, 200]
+    for _ in range(OLDEST * (2000 // 32 + 1)):
+        if not left[0]:
+            return
+        given = shares.share(left, 64 - decoding)
+        assert 0 < sum(given) <= 64 - decoding
+        left = [left[0] - given[0], (left[1] - given[1]) or 200]
+    pytest.fail("it is not computed")
+
+
+def test_a_step_without_room_for_a_block_passes_nobody() -> None:
+    shares = PrefillShares(32)
+    for _ in range(OLDEST):
+        assert shares.share([2000], 8) == [0]
+    assert shares.share([2000, 200], 32) == [0, 32]

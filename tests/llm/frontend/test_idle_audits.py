@@ -38,6 +38,8 @@ class Rig:
         self.idle.offer(RequestState(request, list(b"hello"), Collector(), 0.0), STORED)
 
     def begin(self, after: float = IDLE_S) -> None:
+        """No request is there for so long."""
+        self.idle.begin()
         self.now += after
         self.idle.begin()
 
@@ -49,6 +51,18 @@ def test_it_begins_when_no_request_was_there_for_a_moment_and_one_at_a_time() ->
     rig.begin(after=IDLE_S / 2)
     assert rig.told == []
     rig.begin()
+    rig.begin()
+    assert rig.told == ["add 1"]
+
+
+def test_the_moment_is_counted_from_the_end_of_the_last_request() -> None:
+    """It was from the coming of it: an audit began in each gap between long answers."""
+    rig = Rig()
+    rig.offer()
+    rig.idle.interrupt()
+    rig.now += 10 * IDLE_S  # its answer
+    rig.begin(after=IDLE_S / 2)
+    assert rig.told == []
     rig.begin()
     assert rig.told == ["add 1"]
 

@@ -24,7 +24,9 @@ class Rig:
         self.cancelled: list[int] = []
         info = SimpleNamespace(block_tokens=BLOCK, num_kv_blocks=POOL)
         client = SimpleNamespace(info=info, add=self.given.append, cancel=self.cancelled.append)
-        self.idle = IdlePrefills(share, SimpleNamespace(client=client), itertools.count(1), public)  # type: ignore[arg-type]
+        self.public = public
+        engine = SimpleNamespace(client=client)
+        self.idle = IdlePrefills(share, engine, itertools.count(1), lambda: self.public)  # type: ignore[arg-type]
 
     def found(
         self, prompt: list[int], tokens: int, tenant: str = "", salt: str = "", **fields: object
@@ -126,6 +128,16 @@ def test_public_ones_are_due_from_the_start_and_before_the_others() -> None:
     rig.idle.lost()
     assert rig.computed() == [(PUBLIC, ""), (PUBLIC + [1] * 4, "acme")]
     assert [one.public_tokens for one in rig.given] == [0, 8]
+
+
+def test_public_ones_are_those_of_the_day_when_they_are_computed() -> None:
+    """After midnight a new engine had yesterday's, which no prompt begins with."""
+    rig = Rig(public=(PUBLIC,))
+    assert rig.computed() == [(PUBLIC, "")]
+    rig.idle.emptied()
+    rig.public = ([8] * 8,)
+    assert rig.computed() == [([8] * 8, "")]
+    assert rig.computed() == []
 
 
 def test_a_request_ends_the_one_that_runs_which_begins_again() -> None:

@@ -49,9 +49,10 @@ JSON = '{"type": "json_object"}'
 TOOLS = '[{"type": "function", "function": {"name": "f"}}]'
 CHAT = '[{"role": "user", "content": "a"}]'
 BAD = [
-    ({}, "neither is given"),
+    ({}, "none is given"),
     ({"text_input": "a", "messages": "[]"}, "messages must be a non-empty"),
-    ({"text_input": "a", "messages": '[{"role": "user", "content": "b"}]'}, "both are given"),
+    ({"text_input": "a", "messages": '[{"role": "user", "content": "b"}]'},
+     "text_input and messages are given"),
     ({"text_input": ""}, "text_input is empty"),
     ({"text_input": "a" * 1001}, "text_input has 1001 bytes: at most 1000"),
     ({"text_input": b"\xff\xfe"}, "text_input is not valid UTF-8: byte 0"),
@@ -104,7 +105,7 @@ BAD = [
     ({"text_input": "a", "repetition_penalty": 0}, "repetition_penalty is 0"),
     ({"text_input": "a", "response_format": "{}"}, "response_format: type is None"),
     ({"text_input": "a", "response_format": "x" * 70_000}, "response_format has 70000 bytes"),
-    ({"text_input": "a", "prompt_token_ids": 1}, "both are given"),
+    ({"text_input": "a", "prompt_token_ids": 1}, "text_input and prompt_token_ids are given"),
     ({"prompt_token_ids": []}, "prompt_token_ids is empty"),
     ({"prompt_token_ids": [3, -1]}, "prompt_token_ids has -1"),
     ({"prompt_token_ids": [0] * 1001}, "prompt_token_ids holds 1001 values: at most 1000"),
@@ -121,7 +122,8 @@ BAD = [
     ),
     ({"messages": CHAT, "chat_template_kwargs": "[]"}, "chat_template_kwargs must be"),
     ({"messages": CHAT, "chat_template_kwargs": '{"tools": 1}'}, "kwargs has 'tools'"),
-    ({"text_input": "a", "tools": TOOLS}, "tools needs messages"),
+    ({"text_input": "a", "tools": TOOLS}, "tools needs messages: text_input is given"),
+    ({"prompt_token_ids": 1, "tools": TOOLS}, "tools needs messages: prompt_token_ids is given"),
     ({"text_input": "a", "tool_choice": "required"}, "tool_choice is given without tools"),
     ({"messages": CHAT, "tools": TOOLS, "tool_choice": "f"}, "tool_choice is 'f'"),
     ({"text_input": "a", "stop": ["x"] * 9}, "stop holds 9 strings: at most"),

@@ -162,6 +162,20 @@ def test_an_engine_lost_while_idle_is_replaced_before_anyone_asks(monkeypatch: p
         assert server.ask().wait().deltas[-1].finish_reason == "length"
 
 
+def test_a_fault_while_a_new_engine_is_taken_costs_that_engine_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setattr(core, "_CHECK_SECONDS", 0.01)
+    reopen, faults = Scheduler.reopen, iter([fault])
+    monkeypatch.setattr(Scheduler, "reopen", lambda self, info: next(faults, reopen)(self, info))
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start) as server:
+        engines.lose()
+        eventually(lambda: len(engines.opened) == 3 and server.value("engine_ready") == 1)
+        assert server.ask().wait().deltas[-1].finish_reason == "length"
+    assert "a fault" in caplog.text
+
+
 @pytest.fixture(params=["no cache", "cache"])
 def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
     with FakeServer(answers=Answers() if request.param == "cache" else None, fake_step_ms=2.0) as running:

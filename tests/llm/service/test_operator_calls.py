@@ -1,5 +1,6 @@
 """Operators' calls: adapters that come and go, an engine that sleeps."""
 
+import errno
 import hashlib
 import json
 from collections import defaultdict
@@ -7,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.llm.doubles.engine_thread import start_thread
-from tests.llm.doubles.sinks import Collector, FakeServer, eventually
+from tests.llm.doubles.engine_thread import PlayedEngines, start_thread
+from tests.llm.doubles.sinks import Collector, FakeServer, counts, eventually
 from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavailable
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
@@ -99,6 +100,23 @@ def test_adapters_of_the_settings_are_there_again_after_a_crash(adapters: dict[s
         assert ask(server, "poet").wait().deltas[-1].finish_reason == "length"
 
 
+def test_a_request_that_waits_for_a_dead_engines_adapter_ends_and_others_go_on_waiting(
+    adapters: dict[str, object],
+) -> None:
+    """The next engine was handed it with the number of the old one's adapter, even of one unloaded since."""
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start, lora_modules="pirate", max_num_seqs=1, **adapters) as server:
+        eventually(lambda: known(server) == ["pirate"])
+        with engines.paused():
+            running, waiting, other = ask(server), ask(server, "pirate"), server.ask("another")
+            eventually(lambda: counts(server.service)[:2] == (1, 2))
+            engines.lose()
+        died = "the engine that had this {} died; retry after 2 s"
+        assert str(running.wait().error) == died.format("request")
+        assert str(waiting.wait().error) == died.format("request's adapter")
+        assert other.wait().deltas[-1].finish_reason == "length"
+
+
 class SlowCalls(FakeEngine):
     """Ends no call before it is let."""
 
@@ -130,6 +148,39 @@ def test_adapters_survive_an_engine_that_dies_before_it_has_loaded_them(adapters
             eventually(lambda number=number: len(engines) > number and len(engines[number].calls) == 2)  # type: ignore[misc]
             engines[number].lost = True
         eventually(lambda: len(engines) == 3 and known(server) == ["pirate", "poet"])
+
+
+def test_an_adapter_that_is_being_loaded_is_no_wrong_name(adapters: dict[str, object]) -> None:
+    with FakeServer(kind=SlowCalls, lora_modules="pirate", **adapters) as server:
+        (engine,) = server.engines
+        eventually(lambda: len(engine.calls) == 1)
+        assert json.loads(server.submit(ProbeRequest()).wait().text)["loading"] == ["pirate"]
+        with pytest.raises(Unavailable, match="^lora_name is 'pirate', which is being loaded$"):
+            ask(server, "pirate")
+        with pytest.raises(InvalidArgument, match="lora_name is 'poet', which is not loaded: none is"):
+            ask(server, "poet")
+
+
+def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone(
+    adapters: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole model stayed unavailable."""
+    there = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent.name == "pirate":
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return there(path)
+
+    engines = PlayedEngines()
+    with FakeServer(start=engines.start, lora_modules="pirate poet", **adapters) as server:
+        eventually(lambda: known(server) == ["pirate", "poet"])
+        monkeypatch.setattr(Path, "is_file", is_file)
+        engines.lose()
+        eventually(lambda: known(server) == ["poet"])
+        refusal = "^lora_name is 'pirate': pirate/adapter_config.json in the directory of adapters: Stale"
+        with pytest.raises(InvalidArgument, match=refusal):
+            operate(server, "load_lora_adapter", "pirate")
 
 
 def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:

@@ -45,7 +45,7 @@ def settled(server: FakeServer) -> None:
 
     def nothing_left() -> bool:
         with server.service._lock:
-            return not (prefills._due or prefills._running)
+            return not (prefills._public_due or prefills._due or prefills._running)
 
     eventually(nothing_left)
 

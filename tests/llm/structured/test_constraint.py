@@ -39,6 +39,16 @@ def test_text_is_free() -> None:
     assert constraint(None, tools(CLOCK, choice="none")) == ""
 
 
+@pytest.mark.parametrize("calls", ["hermes", "mistral"])
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_a_format_of_type_text_beside_functions_is_none(calls: str, choice: str) -> None:
+    """Thoughts were told as words of the answer, and a model's own way of calling was not let through."""
+    functions = tools(CLOCK, choice=choice)
+    plain, text = (read_form(given, functions, 8192, calls) for given in (None, '{"type": "text"}'))
+    assert (text.free, text.grammar) == (plain.free, plain.grammar)
+    assert plain.free == (choice != "required")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -105,6 +115,11 @@ def test_a_bad_response_format_is_refused_by_name(text: str, problem: str) -> No
 def test_bad_tools_are_refused_by_name(text: str, problem: str) -> None:
     with pytest.raises(InvalidArgument, match=problem):
         read_tools(text, None, None)
+
+
+def test_functions_that_are_not_offered_are_not_to_blame() -> None:
+    with pytest.raises(InvalidArgument, match="^response_format is too complex: its grammar has"):
+        constraint(form(**BIG), tools(CLOCK, choice="none"))
 
 
 def test_parameters_that_cannot_be_kept_are_refused_by_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -45,6 +45,7 @@ class ModelList:
         self._client = client
         self._seen: dict[str, int] = {}
         self._adapters: Mapping[str, int] = {}
+        self._loading: Collection[str] = ()
         self._asked = -_FRESH_S
 
     async def all(self, caller: Caller) -> list[dict[str, Any]]:
@@ -77,6 +78,10 @@ class ModelList:
             await self._told()
         return self._adapters
 
+    async def is_adapter(self, name: str) -> bool:
+        """Whether the llm has an adapter of that name, or is loading it."""
+        return name in await self.adapters() or name in self._loading
+
     def forget(self) -> None:
         """The adapters are others now."""
         self._asked = -_FRESH_S
@@ -96,7 +101,8 @@ class ModelList:
         except (TrimodalError, ValueError):
             return {}
         told = told if isinstance(told, dict) else {}
-        self._adapters, self._asked = told.get("adapters", {}), time.monotonic()
+        self._adapters, self._loading = told.get("adapters", {}), told.get("loading", ())
+        self._asked = time.monotonic()
         return told
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from trimodal.llm.engines.budgets import fitted
-from trimodal.llm.engines.prefill import share
+from trimodal.llm.engines.prefill import PrefillShares
 from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -66,6 +66,7 @@ class FakeEngine:
         self._script = ByteTokenizer().encode(settings.fake_answer)
         self._waiting: deque[_Sequence] = deque()
         self._running: dict[int, _Sequence] = {}
+        self._shares = PrefillShares(1)
         self._prefix = PrefixMirror(settings.num_kv_blocks, KV_BLOCK_TOKENS)
         self._stats = EngineStats()
         self._steps = 0
@@ -110,7 +111,8 @@ class FakeEngine:
         outputs = [*self._called, *(self._advance(one) for one in decoding)]
         self._called.clear()
         decoded = len(decoding)
-        given = share([one.remaining for one in prompts], settings.max_num_batched_tokens - decoded, 1)
+        budget = settings.max_num_batched_tokens - decoded
+        given = self._shares.share([one.remaining for one in prompts], budget)
         prefill = sum(given)
         for one, tokens in zip(prompts, given, strict=True):
             one.prefilled += tokens

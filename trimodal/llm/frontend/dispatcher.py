@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from trimodal.cache.audit.auditor import Auditor
 from trimodal.errors import InternalError, InvalidArgument, RequestError, Unavailable
@@ -50,7 +50,7 @@ class Dispatcher:
         registry: RequestRegistry,
         tokenizer: Tokenizer,
         audits: Auditor | None = None,
-        public: Iterable[list[int]] = (),
+        public: Callable[[], Iterable[list[int]]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._engine = engine
@@ -168,8 +168,8 @@ class Dispatcher:
                 self.audits.lost()
             changed = [*self._lost(event.reason), *self.calls.lost(event.reason)]
         elif isinstance(event, EngineReopened):
-            self.calls.reopened()
             self._reopened(event.info)
+            self.calls.reopened()
         elif isinstance(event, EngineGivenUp):
             self._unavailable = event.reason
             changed = [*self._end_all(list(self._registry.generations.values()), Unavailable(event.reason))]
@@ -214,13 +214,17 @@ class Dispatcher:
             self._engine.client.cancel(generation.id)
 
     def _lost(self, reason: str) -> list[RequestState]:
-        """The engine died: fails what was in it; what waits goes on waiting."""
+        """The engine died: fails what was in it, or was to run on its adapters; the rest goes on waiting."""
         self._metrics.engine_ready.set(0)
         self.stats = EngineStats()
         self._unavailable = reason
-        error = Unavailable("the engine that had this request died", _REOPENED_S)
-        started = [one for one in self._registry.generations.values() if one.ticket.started]
-        return self._end_all(started, error)
+        ended = []
+        for generation in list(self._registry.generations.values()):
+            if generation.ticket.started or generation.engine_request.adapter:
+                had = "request" if generation.ticket.started else "request's adapter"
+                error = Unavailable(f"the engine that had this {had} died", _REOPENED_S)
+                ended += self.end(generation, error)
+        return ended
 
     def _cache_emptied(self) -> None:
         """The engine is the same, and has no prefix any more."""

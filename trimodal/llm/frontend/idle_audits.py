@@ -65,7 +65,7 @@ class IdleAudits:
         self._waiting: deque[_Audit] = deque()
         self._running: _Audit | None = None
         self._text: TextStream
-        self._quiet_since = clock()
+        self._quiet_since: float | None = clock()  # None: not since the last request
 
     def offer(self, state: RequestState, entry: Entry) -> None:
         """Takes a question that a stored answer has served."""
@@ -78,7 +78,7 @@ class IdleAudits:
 
     def interrupt(self) -> None:
         """Ends what runs: a request is there. It is tried again when none is."""
-        self._quiet_since = self._clock()
+        self._quiet_since = None
         if not (running := self._running):
             return
         self._engine.client.cancel(running.request.id)
@@ -96,6 +96,8 @@ class IdleAudits:
             # Those behind it came later.
             self._waiting.popleft()
             self._audits.dropped("busy")
+        if self._quiet_since is None:
+            self._quiet_since = now
         if self._running or not self._waiting or now < self._quiet_since + IDLE_S:
             return
         audit = self._waiting.popleft()

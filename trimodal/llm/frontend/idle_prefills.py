@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trimodal.llm.engine_core.supervisor import EngineSupervisor
@@ -55,19 +55,22 @@ class IdlePrefills:
 
     Args:
         share: of the KV pool that the prefixes of a lost engine may take; 0: they are not remembered.
-        ids: numbers of sequences. public: prefixes for everybody.
+        ids: numbers of sequences. public: tells the prefixes for everybody, which may be others every day.
     """
 
     def __init__(
-        self, share: float, engine: EngineSupervisor, ids: Iterator[int], public: Iterable[list[int]] = ()
+        self,
+        share: float,
+        engine: EngineSupervisor,
+        ids: Iterator[int],
+        public: Callable[[], Iterable[list[int]]] = tuple,
     ) -> None:
-        self._share, self._engine, self._ids = share, engine, ids
-        block = engine.client.info.block_tokens  # of less an engine's cache keeps nothing
-        self._public = [_Prefix.of(one, block) for one in public if len(one) >= block]
+        self._share, self._engine, self._ids, self._public = share, engine, ids, public
         self._found: dict[int, _Prefix] = {}  # by key; the last is the one that was found last
         self._blocks: dict[str, Counter[int]] = {}  # tenant → key of a block → how many in `_found` have it
         self._blamed: set[int] = set()  # keys of those that an engine died of
-        self._due = list(self._public)
+        self._public_due = True  # they go before these, as they are when the first begins
+        self._due: list[_Prefix] = []
         self._running: tuple[int, _Prefix] | None = None
         self._suspect: _Prefix | None = None  # cancelled, and the engine may still be in its step
 
@@ -121,6 +124,11 @@ class IdlePrefills:
 
     def begin(self) -> bool:
         """Begins the next one while the server is idle; True: one is under way."""
+        if self._public_due:
+            self._public_due = False
+            block = self._engine.client.info.block_tokens  # of less an engine's cache keeps nothing
+            public = [_Prefix.of(one, block) for one in self._public() if len(one) >= block]
+            self._due[:0] = [one for one in public if one.key not in self._blamed]
         if not self._running and self._due:
             id, prefix = next(self._ids), self._due.pop(0)
             self._running = id, prefix
@@ -140,8 +148,8 @@ class IdlePrefills:
 
     def emptied(self) -> None:
         """The cache is gone: what it had is due again, the last first."""
-        self._running = None
-        self._due = [*self._public, *reversed(self._found.values())]
+        self._running, self._public_due = None, True
+        self._due = [*reversed(self._found.values())]
 
     def lost(self) -> None:
         """The engine is gone, perhaps by the one in it: the next engine is not to die of it as well."""
@@ -151,7 +159,6 @@ class IdlePrefills:
                 len(blamed.ids),
             )
             self._blamed.add(blamed.key)
-            self._public = [one for one in self._public if one is not blamed]
             self._forget(blamed.key)
         self._suspect = None
         self.emptied()

@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -222,7 +222,7 @@ class InputProcessor:
             request, prompt.ids, sink, arrived, request_id, tier, name, priority, prompt.trimmed, salt
         )
         if not terms.cache_salt:
-            state.public_tokens = public_tokens(prompt.ids, self._public_today().values())
+            state.public_tokens = public_tokens(prompt.ids, self.public_today())
         templated = self._settings.apply_chat_template and self.tokenizer.has_chat_template
         is_chat = request.is_templated(templated) and not request.prompt_token_ids
         if is_chat:
@@ -231,10 +231,11 @@ class InputProcessor:
             state.context = context_of(prompt.ids, self.tokenizer)
         return state
 
-    def _public_today(self) -> dict[str, list[int]]:
-        """The public prompts, rendered again on another day where the chat template writes it.
+    def public_today(self) -> Iterable[list[int]]:
+        """Tokens of the public prompts, rendered again on another day where the chat template writes it.
 
-        The day's first request then makes them public. Files that cannot be used any more: as they were.
+        The day's first request then makes them public, or who fills an empty cache. Files that cannot be used
+        any more: as they were.
         """
         today = date.today()
         if self.public_prompts and self.tokenizer.is_dated and self._rendered_on != today:
@@ -243,7 +244,7 @@ class InputProcessor:
                 self.public_prompts = read_public_prompts(self._settings, self.tokenizer)
             except SettingsError as error:
                 logger.warning("public prompts stay as they were rendered before %s: %s", today, error)
-        return self.public_prompts
+        return self.public_prompts.values()
 
     def _reader(self, request: GenerationRequest, ids: list[int]) -> AnswerReader | None:
         """What tells thoughts and calls of functions from the words of an answer; None: nothing."""

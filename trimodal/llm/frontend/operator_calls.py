@@ -76,10 +76,22 @@ class OperatorCalls:
         """Name → when it was loaded, in seconds since 1970."""
         return {name: loaded for name, (_, loaded) in self._loaded.items()}
 
+    def loading(self, *, asked: bool = True) -> list[str]:
+        """Names of adapters that the engine is loading, with those or without that clients asked for."""
+        calls = [one.call for one in self._pending.values() if asked or not one.sink]
+        return [one.adapter.name for one in calls if one.adapter and one.name == "load_lora_adapter"]
+
     def adapter(self, name: str) -> Adapter | None:
-        """The adapter that a request names; None: it names none. Raises InvalidArgument: there is none."""
+        """The adapter that a request names; None: it names none.
+
+        Raises:
+            InvalidArgument: there is none.
+            Unavailable: the engine is loading it.
+        """
         if not name:
             return None
+        if name in self.loading():
+            raise Unavailable(f"lora_name is '{name}', which is being loaded")
         if name not in self._loaded:
             known = ", ".join(self._loaded) or "none"
             raise InvalidArgument(f"lora_name is '{name}', which is not loaded: {known} is")
@@ -99,7 +111,7 @@ class OperatorCalls:
             raise InvalidArgument(f"lora_name has {length} characters: at most {MAX_ADAPTER_NAME}")
         adapter = None
         if name == "load_lora_adapter":
-            taken = {*self._loaded, *self._loading()}
+            taken = {*self._loaded, *self.loading()}
             if wanted.lora_name in taken:
                 raise InvalidArgument(f"lora_name is '{wanted.lora_name}', which is loaded already")
             if len(taken) >= self._most:
@@ -129,7 +141,7 @@ class OperatorCalls:
 
     def lost(self, reason: str) -> list[PendingCall]:
         """The engine died: those that wait for what it did."""
-        self._lost = [*self._loaded, *self._loading(asked=False)]
+        self._lost = [*self._loaded, *self.loading(asked=False)]
         self._loaded = {}
         pending, self._pending = list(self._pending.values()), {}
         return [one for call in pending if (one := self._ended(call, Unavailable(reason)))]
@@ -143,11 +155,6 @@ class OperatorCalls:
             except InvalidArgument as error:
                 logger.error("an adapter is lost: %s", error)
 
-    def _loading(self, *, asked: bool = True) -> list[str]:
-        """Names of adapters that the engine is loading, with those or without that clients asked for."""
-        calls = [one.call for one in self._pending.values() if asked or not one.sink]
-        return [one.adapter.name for one in calls if one.adapter and one.name == "load_lora_adapter"]
-
     def _ended(self, pending: PendingCall, result: Delta | RequestError) -> PendingCall | None:
         pending.result = result
         return pending if pending.sink else None
@@ -159,11 +166,16 @@ class OperatorCalls:
         self._engine.client.call(given)
 
     def _adapter(self, name: str) -> Adapter:
-        """The adapter of a directory, with a number that none had. Raises InvalidArgument: it is none."""
+        """The adapter of a directory, with a number that none had.
+
+        Raises InvalidArgument: it is none, or cannot be read.
+        """
         directory = self._settings.version_directory / setting_path(self._settings.lora_directory) / name
-        if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
-            raise InvalidArgument(
-                f"lora_name is '{name}': there is no {name}/{_CONFIG} in the directory of adapters"
-            )
+        file = f"{name}/{_CONFIG} in the directory of adapters"
+        try:
+            if not re.fullmatch(ADAPTER_NAME, name) or not (directory / _CONFIG).is_file():
+                raise InvalidArgument(f"lora_name is '{name}': there is no {file}")
+        except OSError as error:  # a stale handle, or no right to look
+            raise InvalidArgument(f"lora_name is '{name}': {file}: {error.strerror}") from None
         # For the engine's own process, which has a locale.
         return Adapter(name, next(self._ids), os.fsencode(directory.resolve()).decode(errors="replace"))

@@ -33,8 +33,9 @@ from trimodal.llm.structured.tools import Tools, read_tools
 from trimodal.llm.tokenizer import Message, Tokenizer
 from trimodal.triton.fields import Inputs, boolean, decode, integers, shown, text
 
+_PROMPTS = ("text_input", "prompt_token_ids", "messages")
 INPUTS = (
-    *("text_input", "prompt_token_ids", "messages", "apply_chat_template"),
+    *(*_PROMPTS, "apply_chat_template"),
     *("add_generation_prompt", "continue_final_message", "chat_template_kwargs"),
     *(*sampling.INPUTS, "prompt_logprobs", "stop"),
     *("response_format", "tools", "tool_choice", "parallel_tool_calls"),
@@ -119,13 +120,13 @@ def read_request(
     prompt = text(inputs, "text_input", settings.max_prompt_bytes)
     messages = read_messages(text(inputs, "messages", settings.max_prompt_bytes))
     ids = integers(inputs, "prompt_token_ids", 0, MAX_TOKEN_ID, settings.max_prompt_bytes)
-    given = [prompt is not None, "prompt_token_ids" in inputs, messages is not None]
-    if sum(given) != 1:
-        problem = ("neither is", "one is", "both are", "all are")[sum(given)]
+    given = [name for name in _PROMPTS if name in inputs]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} are" if given else "none is"
         raise InvalidArgument(
             f"exactly one of text_input, prompt_token_ids and messages is needed: {problem} given"
         )
-    if given[1] and not ids:
+    if "prompt_token_ids" in given and not ids:
         raise InvalidArgument("prompt_token_ids is empty: at least one is needed")
     if prompt == "":
         raise InvalidArgument("text_input is empty: at least one character is needed")
@@ -147,7 +148,7 @@ def read_request(
         boolean(inputs, "parallel_tool_calls"),
     )
     if tools and messages is None:
-        raise InvalidArgument("tools needs messages: text_input is given")
+        raise InvalidArgument(f"tools needs messages: {given[0]} is given")
     form = read_form(
         text(inputs, "response_format", MAX_BYTES), tools, settings.max_grammar_bytes, settings.family.calls
     )

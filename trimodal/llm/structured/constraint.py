@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.form import Check, Form, FormMaker
 from trimodal.llm.structured.reading import is_strict, read_json
@@ -29,27 +32,22 @@ def read_form(
     Raises:
         InvalidArgument: a field is malformed, or strict and cannot be kept, or of more than `most_bytes`.
     """
-    if (
-        tools
-        and calls != "hermes"
-        and tools.choice == "auto"
-        and not tools.strict
-        and response_format is None
-    ):
+    wanted = _read_format(response_format) if response_format is not None else None
+    if tools and calls != "hermes" and tools.choice == "auto" and not tools.strict and not wanted:
         return Form()
-    form = _form(response_format, tools, FormMaker(most_bytes))
+    form = _form(wanted, tools, FormMaker(most_bytes))
     if len(form.grammar) > most_bytes:
         size = len(form.grammar)
-        form = _form(response_format, tools, FormMaker(most_bytes, loose=True))
+        form = _form(wanted, tools, FormMaker(most_bytes, loose=True))
         if len(form.grammar) > most_bytes:
-            field = "tools" if tools else _FIELD
+            field = "tools" if tools and tools.offered else _FIELD
             problem = f"its grammar has {size} bytes, max_grammar_bytes is {most_bytes}"
             raise InvalidArgument(f"{field} is too complex: {problem}")
     return form
 
 
-def _form(response_format: str | None, tools: Tools | None, maker: FormMaker) -> Form:
-    root, answer = _response_root(maker, response_format) if response_format is not None else ("", None)
+def _form(wanted: Mapping[str, Any] | None, tools: Tools | None, maker: FormMaker) -> Form:
+    root, answer = _response_root(maker, wanted) if wanted else ("", None)
     checks: dict[str, Check] = {}
     if tools and tools.choice != "none":
         calls, checks = tools.calls(maker)
@@ -57,16 +55,12 @@ def _form(response_format: str | None, tools: Tools | None, maker: FormMaker) ->
             root, answer = calls, None
         else:
             root = f"{root} | {calls}" if root else text_or_calls(maker.grammar, calls)
-    free = not root or (tools is not None and tools.choice == "auto" and response_format is None)
+    free = not root or (tools is not None and tools.choice == "auto" and not wanted)
     return Form(maker.grammar.text(root) if root else "", answer, checks, free, tuple(maker.unheld))
 
 
-def _response_root(maker: FormMaker, text: str) -> tuple[str, Check | None]:
-    """An expression of the answers that a response format allows ("": any text), and its check.
-
-    Raises:
-        InvalidArgument: it is malformed, or its schema is strict and cannot be kept.
-    """
+def _read_format(text: str) -> Mapping[str, Any] | None:
+    """A response format; None: it asks for any text. Raises InvalidArgument: it is malformed."""
     given = read_json(_FIELD, text)
     if not isinstance(given, dict):
         raise InvalidArgument(f"{_FIELD} is {shown(given)}: an object with a type is needed")
@@ -76,11 +70,18 @@ def _response_root(maker: FormMaker, text: str) -> tuple[str, Check | None]:
     if unknown := sorted(set(given) - _KEYS[kind]):
         known = ", ".join(sorted(_KEYS[kind]))
         raise InvalidArgument(f"{_FIELD} has an unknown key {shown(unknown[0])}: {known}")
-    if kind == "text":
-        return "", None
-    if kind == "json_object":
+    return None if kind == "text" else given
+
+
+def _response_root(maker: FormMaker, wanted: Mapping[str, Any]) -> tuple[str, Check | None]:
+    """An expression of the answers that a response format allows, and its check.
+
+    Raises:
+        InvalidArgument: its schema is malformed, or strict and cannot be kept.
+    """
+    if wanted["type"] == "json_object":
         return maker.grammar.shared("object"), None
-    named = given.get("json_schema")
+    named = wanted.get("json_schema")
     if not isinstance(named, dict) or not isinstance(named.get("schema"), dict):
         raise InvalidArgument(f'{_FIELD}: json_schema must be an object with a "schema", which is an object')
     if unknown := sorted(set(named) - _SCHEMA_KEYS):

@@ -30,7 +30,7 @@ from trimodal.llm.engines.openvino.pipeline import (
     warm_up,
 )
 from trimodal.llm.engines.openvino.speculation import SpeculationJudge
-from trimodal.llm.engines.prefill import share
+from trimodal.llm.engines.prefill import PrefillShares
 from trimodal.llm.engines.prefix_mirror import PrefixMirror, salted
 from trimodal.llm.engines.protocol import (
     KV_BLOCK_TOKENS,
@@ -99,6 +99,7 @@ class OpenVinoEngine:
         self._eos = [int(id) for id in self._manifest.extra.get("eos_token_ids", [])]
         self._sequences: dict[int, _Sequence] = {}
         self._leaving: list[_Sequence] = []
+        self._shares = PrefillShares(KV_BLOCK_TOKENS)
         self._judge: SpeculationJudge | None = None
         self._grammars: set[int] = set()  # hashes of those that the pipeline has compiled
         self._grammar_bytes = 0  # of these
@@ -225,7 +226,7 @@ class OpenVinoEngine:
         drafted = self._settings.num_assistant_tokens if self._judge else 0
         least = KV_BLOCK_TOKENS  # a step of fewer tokens takes several for a block
         budget = max(self._settings.max_num_batched_tokens - decoding * (1 + drafted), least) - underway
-        tokens = share([one.remaining for one in waiting], budget, KV_BLOCK_TOKENS)
+        tokens = self._shares.share([one.remaining for one in waiting], budget)
         pairs = zip(waiting, tokens, strict=True)
         return [output for one, count in pairs if count and (output := self._hand_over(one, count))]
 
