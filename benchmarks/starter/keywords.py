@@ -102,7 +102,7 @@ def main(
     names = list(dict.fromkeys(name for one in every for name in one.names))
     texts = " ".join(one.recording.text for one in every)
     others = distractors(artefact / "tokenizer.json", texts)[:DISTRACTORS]
-    ways = {
+    ways: dict[str, list[list[str]]] = {
         "none": [[]],
         f"the {len(names)} names": [names],
         f"among {DISTRACTORS} others": list(lists(names, others)),
