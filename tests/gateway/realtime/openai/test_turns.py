@@ -323,34 +323,6 @@ def test_audio_that_is_refused_does_not_keep_a_turn_open(serve: Serve, dial: Dia
     peer.until("input_audio_buffer.speech_stopped")
 
 
-class Behind(FakeSpeech):
-    """Answers no chunk that completes its words until `go`."""
-
-    go = False
-
-    def __call__(self, request: Request) -> Any:
-        outputs = super().__call__(request)
-        return outputs if asyncio.iscoroutine(outputs) else self._late(outputs)
-
-    async def _late(self, outputs: Any) -> Any:
-        while not self.go and outputs["tentative"][0]:
-            await asyncio.sleep(0.01)
-        return outputs
-
-
-def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serve, dial: Dial) -> None:
-    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
-    running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
-    peer = dial(running, "model=llm")
-    peer.say(1.3, silence=0.7)
-    peer.until("input_audio_buffer.speech_stopped")
-    peer.append(0.5)
-    peer.until("input_audio_buffer.speech_started")
-    speech.go = True
-    peer.until("conversation.item.input_audio_transcription.completed")
-    assert [request for request in running.triton.requests if request.model == "llm"] == []
-
-
 def test_a_long_piece_of_audio_lets_others_have_their_turn(
     serve: Serve, dial: Dial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,7 +167,7 @@ class InputBuffer:
             _stop_reading(utterance)
             utterance.task.cancel()
             await asyncio.wait((utterance.task,))
-            self._responses.give_up("dropped")
+            self._pass_over()
         self._outbox.put("input_audio_buffer.cleared")
 
     async def aclose(self) -> None:
@@ -326,6 +326,13 @@ class InputBuffer:
         utterance.turn.end()
         if utterance.task.done():  # it failed before, and the client knows
             self._conversation.heard(utterance.item_id, "")
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        """Goes on after a turn that is not answered: perhaps the one before it is to be answered still."""
+        self._responses.give_up("dropped")
+        if self._open is None and self._answers is not None:
+            self._responses.go_on()
 
     async def _tell(self, utterance: _Utterance, *, shown: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
@@ -354,7 +361,7 @@ class InputBuffer:
             end_where_fatal(self._outbox, error)
             self._conversation.heard(identity, "")
             _stop_reading(utterance)
-            self._responses.give_up("dropped")
+            self._pass_over()
             return
         if shown:
             usage = {"type": "duration", "seconds": round(turn.seconds, 3)}
@@ -362,11 +369,11 @@ class InputBuffer:
         self._conversation.heard(identity, transcript.text)
         only_listened = utterance.listening and self._responses.active
         if transcript.text and not only_listened and (config := self._answers) is not None:
-            # Unless the next has begun: then both are answered together.
-            if self._open is None or (self._vad is not None and not self._vad.interrupt_response):
-                self._responses.answer(config)
+            # Where the next has begun both are answered together.
+            together = self._open is not None and self._vad is not None and self._vad.interrupt_response
+            self._responses.answer(config, later=together)
         else:
-            self._responses.give_up("dropped")
+            self._pass_over()
 
 
 def _stop_reading(utterance: _Utterance) -> None:
