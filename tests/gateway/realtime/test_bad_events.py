@@ -15,6 +15,7 @@ from trimodal.gateway.realtime.openai.config import TENTATIVE
 CREATE, UNSUPPORTED, NOT_FOUND = "conversation.item.create", "unsupported_parameter", "item_not_found"
 TALK, HEARD = "model=llm", "intent=transcription"
 IMAGE = {"type": "input_image"}
+CALL = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"}
 Row = tuple[str, str, Event, str, str | None]
 """Query of the session, the event's type and fields, the field that is named, and the error's code."""
 
@@ -31,6 +32,10 @@ def items() -> Iterator[Row]:
         ({"item": item("x", content=[{"type": "input_text"}])}, "item.content[0].text", None),
         ({"item": item("x" * 70_000)}, "item.content", None),
         ({"item": item("x"), "previous_item_id": "no"}, "previous_item_id", NOT_FOUND),
+        ({"item": {**CALL, "name": "get weather"}}, "item.name", None),
+        ({"item": {**CALL, "arguments": ""}}, "item.arguments", None),
+        ({"item": {**CALL, "arguments": '{"city": "Pa'}}, "item.arguments", None),
+        ({"item": {**CALL, "arguments": "[]"}}, "item.arguments", None),
     ]
     for fields, param, code in rows:
         yield TALK, CREATE, fields, param, code

@@ -166,3 +166,11 @@ def test_a_call_that_was_cut_off_is_no_part_of_the_talk(serve: Serve, dial: Dial
     assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]
     peer.send("conversation.item.create", item={**OUTPUT, "call_id": call["call_id"]})
     assert "there is no call" in peer.refused()["message"]
+    again = dial(running, "model=llm")  # the client puts its talk back
+    for one in (item("In Paris?"), call):
+        again.send("conversation.item.create", item=one)
+    assert again.until("conversation.item.done")["item"]["status"] == "completed"
+    assert again.until("conversation.item.done")["item"] == call
+    again.ask(item("Well?"))
+    assert again.until("response.done")["response"]["status"] == "completed"
+    assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]
