@@ -13,6 +13,9 @@ from tests.gateway.realtime.conftest import Dial, Event
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import scripted
+from trimodal.gateway.realtime.openai.conversation import Conversation
+from trimodal.gateway.realtime.openai.items import call_item, message_item, new_id
+from trimodal.gateway.realtime.outbox import Outbox
 
 TOOL = {
     "type": "function", "name": "weather", "description": "Of a city.",
@@ -96,6 +99,24 @@ def test_words_before_a_call_and_two_calls_are_items_of_their_own(serve: Serve, 
     assert (talk[1]["content"].strip(), len(talk[1]["tool_calls"])) == ("Let me see.", 2)
     asked = [request.inputs["tool_choice"][0] for request in running.triton.requests]
     assert asked == [b"required", b"none"]
+
+
+def test_all_words_before_a_call_are_told_with_it() -> None:
+    talk = Conversation(Outbox())
+    for role, text in (
+        ("user", "Table? Weather?"),
+        ("assistant", "It is at 8."),
+        ("assistant", "Let me see."),
+    ):
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": text}]
+        talk.create(message_item(new_id("item"), role, content, "completed"), None)
+    for number in "12":
+        fields = {"call_id": number, "name": "weather", "arguments": "{}"}
+        talk.create(call_item(new_id("item"), "function_call", **fields), None)
+    user, answer = talk.messages()
+    assert (user.text, answer.text) == ("Table? Weather?", "It is at 8.\nLet me see.")
+    assert [call["id"] for call in answer.calls] == ["1", "2"]
 
 
 def test_a_client_brings_calls_of_its_own(serve: Serve, dial: Dial) -> None:
