@@ -65,11 +65,15 @@ def others() -> Iterator[Row]:
     audio = {"output_modalities": ["audio"]}
     yield TALK, "response.create", {"response": audio}, "response.output_modalities", UNSUPPORTED
     yield TALK, "response.create", {"response": {"tools": [{}]}}, "response.tools[0].name", None
+    yield TALK, "response.create", {"response": {"max_output_tokens": 0}}, "response.max_output_tokens", None
     talks: list[tuple[Event, str, str | None]] = [
         ({"tools": [{"type": "function"}]}, "tools[0].name", None),
         ({"tools": [{"type": "mcp", "name": "x"}]}, "tools[0].type", None),
         ({"tools": [{"name": "a b"}]}, "tools[0].name", None),
         ({"tools": [{"name": "a"}] * 65}, "tools", None),
+        ({"tools": [{"name": "a"}] * 2}, "tools", None),
+        ({"tools": [{"name": "a"}], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice", None),
+        *(({"max_output_tokens": limit}, "max_output_tokens", None) for limit in (0, 1 << 31, True)),
         ({"output_modalities": ["audio"]}, "output_modalities", UNSUPPORTED),
         ({"audio": {"output": {"voice": "marin"}}}, "audio.output", UNSUPPORTED),
         ({"model": "gpt-realtime"}, "model", "model_not_found"),
@@ -94,6 +98,7 @@ def settings() -> Iterator[Row]:
         ({"format": 7}, "format", None),
         ({"transcription": {"model": "whisper-9"}}, "transcription.model", "model_not_found"),
         ({"transcription": {"keywords": ["x" * 601]}}, "transcription.keywords", None),
+        ({"transcription": {"prompt": "x" * 1_001}}, "transcription.prompt", None),
         ({"transcription": {"delay": "none"}}, "transcription.delay", None),
         ({"transcription": {"languages": ["en"]}}, "transcription.languages", UNSUPPORTED),
         ({"noise_reduction": {"type": "near_field"}}, "noise_reduction", UNSUPPORTED),
