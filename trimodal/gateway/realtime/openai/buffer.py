@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -86,8 +87,9 @@ class InputBuffer:
         self._responses = responses
         self._samples = 0  # of the session, at 16 kHz
         self._admitted = False  # the server took a turn: it takes the session's later ones
-        self._began = 0.0  # of its first audio, on the loop's clock
-        self._heard_by = 0.0  # when all that came has been spoken, on the same clock
+        # On the loop's clock: when the audio began to be spoken, had there been no time without any, and when
+        # all that came has been.
+        self._began, self._heard_by = 0.0, -math.inf
         self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -128,8 +130,8 @@ class InputBuffer:
         pieces = self._decoder.pieces(data)
         self._wait_on()
         loop, before = asyncio.get_running_loop(), self._samples
-        if not self.begun:
-            self._began = loop.time()
+        if loop.time() > self._heard_by + LATE_S:
+            self._began = loop.time() - before / SAMPLE_RATE
         for number, samples in enumerate(pieces):
             if number:  # others have their turn
                 await asyncio.sleep(0)
