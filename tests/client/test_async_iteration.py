@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from trimodal.client.async_iteration import pumped
+from trimodal.client.async_iteration import pumped, wait_within
 
 
 async def test_items_come_in_order():
@@ -65,3 +65,41 @@ def test_an_iterator_that_never_gives_anything_does_not_hold_up_the_end():
     runner.join(10)
     assert not runner.is_alive()
     release.set()
+
+
+async def test_a_wait_gives_what_comes_within_its_time():
+    assert await wait_within(asyncio.sleep(0, "here"), 60) == "here"
+    with pytest.raises(ValueError, match="mine"):
+        await wait_within(fails(), 60)
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    with pytest.raises(asyncio.TimeoutError):
+        await wait_within(never, 0)
+    assert never.cancelled()
+
+
+async def fails():
+    raise ValueError("mine")
+
+
+async def test_a_wait_that_is_cancelled_ends_what_it_waits_for():
+    never = asyncio.ensure_future(asyncio.Event().wait())
+    waiting = asyncio.ensure_future(wait_within(never, 60))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled()
+    assert never.cancelled()
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_cancellation_as_the_result_comes_is_not_lost(steps):
+    came = asyncio.Event()
+    waiting = asyncio.ensure_future(wait_within(came.wait(), 60))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    came.set()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    assert waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert waiting.cancelled()

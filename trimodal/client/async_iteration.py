@@ -1,4 +1,4 @@
-"""Turns a blocking iterator into an asynchronous one; tells a cancelled task from a cancelled wait."""
+"""Iterates a blocking iterator asynchronously; waits without losing a cancellation, and tells whose it is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Generator
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 async def pumped(items: Generator[Item, None, None]) -> AsyncGenerator[Item, None]:
@@ -47,6 +48,23 @@ async def pumped(items: Generator[Item, None, None]) -> AsyncGenerator[Item, Non
     finally:
         left.set()
         room.release()
+
+
+async def wait_within(awaited: Awaitable[Result], seconds: float | None) -> Result:
+    """Waits as asyncio.wait_for does, which it replaces. Raises: asyncio.TimeoutError.
+
+    On Python 3.10 and 3.11 wait_for returns its result, and the cancellation is lost, where its task is
+    cancelled once that is there: who waits for the task's end waits for as long as it goes on.
+    """
+    task = asyncio.ensure_future(awaited)
+    try:
+        await asyncio.wait((task,), timeout=seconds)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def is_cancelling() -> bool:

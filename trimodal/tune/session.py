@@ -16,6 +16,7 @@ from trimodal.bench.load import generator
 from trimodal.bench.load.slo import NO_SLO, Slo
 from trimodal.bench.load.statistics import summarise
 from trimodal.client import Client
+from trimodal.client.async_iteration import wait_within
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import OperatorError, SettingsError, TrimodalError
@@ -236,7 +237,7 @@ class TunedServer:
     ) -> generator.LoadRun:
         rest = TIMEOUT_S + self._stream_s
         run = generator.run(send, arrivals, seconds=seconds, warmup=warmup, drain_s=rest)
-        return await asyncio.wait_for(run, warmup + seconds + rest + _GRACE_S)
+        return await wait_within(run, warmup + seconds + rest + _GRACE_S)
 
     def _failed(self, why: str) -> TrialError:
         self._served = {}  # it may hang: the next setting gets another server

@@ -15,6 +15,7 @@ from trimodal.gateway.realtime.openai.config import TENTATIVE
 CREATE, UNSUPPORTED, NOT_FOUND = "conversation.item.create", "unsupported_parameter", "item_not_found"
 TALK, HEARD = "model=llm", "intent=transcription"
 IMAGE = {"type": "input_image"}
+CALL = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"}
 Row = tuple[str, str, Event, str, str | None]
 """Query of the session, the event's type and fields, the field that is named, and the error's code."""
 
@@ -30,7 +31,12 @@ def items() -> Iterator[Row]:
         ({"item": item("x", content=[{"type": "input_audio"}])}, "item.content[0].type", UNSUPPORTED),
         ({"item": item("x", content=[{"type": "input_text"}])}, "item.content[0].text", None),
         ({"item": item("x" * 70_000)}, "item.content", None),
+        ({"item": item("half \ud83d of an emoji")}, "item.content[0].text", None),
         ({"item": item("x"), "previous_item_id": "no"}, "previous_item_id", NOT_FOUND),
+        ({"item": {**CALL, "name": "get weather"}}, "item.name", None),
+        ({"item": {**CALL, "arguments": ""}}, "item.arguments", None),
+        ({"item": {**CALL, "arguments": '{"city": "Pa'}}, "item.arguments", None),
+        ({"item": {**CALL, "arguments": "[]"}}, "item.arguments", None),
     ]
     for fields, param, code in rows:
         yield TALK, CREATE, fields, param, code
@@ -60,11 +66,15 @@ def others() -> Iterator[Row]:
     audio = {"output_modalities": ["audio"]}
     yield TALK, "response.create", {"response": audio}, "response.output_modalities", UNSUPPORTED
     yield TALK, "response.create", {"response": {"tools": [{}]}}, "response.tools[0].name", None
+    yield TALK, "response.create", {"response": {"max_output_tokens": 0}}, "response.max_output_tokens", None
     talks: list[tuple[Event, str, str | None]] = [
         ({"tools": [{"type": "function"}]}, "tools[0].name", None),
         ({"tools": [{"type": "mcp", "name": "x"}]}, "tools[0].type", None),
         ({"tools": [{"name": "a b"}]}, "tools[0].name", None),
         ({"tools": [{"name": "a"}] * 65}, "tools", None),
+        ({"tools": [{"name": "a"}] * 2}, "tools", None),
+        ({"tools": [{"name": "a"}], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice", None),
+        *(({"max_output_tokens": limit}, "max_output_tokens", None) for limit in (0, 1 << 31, True)),
         ({"output_modalities": ["audio"]}, "output_modalities", UNSUPPORTED),
         ({"audio": {"output": {"voice": "marin"}}}, "audio.output", UNSUPPORTED),
         ({"model": "gpt-realtime"}, "model", "model_not_found"),
@@ -89,6 +99,8 @@ def settings() -> Iterator[Row]:
         ({"format": 7}, "format", None),
         ({"transcription": {"model": "whisper-9"}}, "transcription.model", "model_not_found"),
         ({"transcription": {"keywords": ["x" * 601]}}, "transcription.keywords", None),
+        ({"transcription": {"prompt": "x" * 1_001}}, "transcription.prompt", None),
+        ({"transcription": {"keywords": ["\ud83d"]}}, "transcription.keywords[0]", None),
         ({"transcription": {"delay": "none"}}, "transcription.delay", None),
         ({"transcription": {"languages": ["en"]}}, "transcription.languages", UNSUPPORTED),
         ({"noise_reduction": {"type": "near_field"}}, "noise_reduction", UNSUPPORTED),

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import Serve
-from tests.gateway.realtime.conftest import WORDS, Dial, Peer
+from tests.gateway.realtime.conftest import WORDS, Dial, Peer, pcm
+from trimodal.client.client import Client
+from trimodal.client.transports.base import Request
+from trimodal.client.transports.fake import FakeSpeech, FakeTransport
+from trimodal.gateway.access import Caller
+from trimodal.gateway.keys import ANYBODY
+from trimodal.gateway.realtime.outbox import Outbox
+from trimodal.gateway.realtime.vllm import VllmDialect
 
 
 def opened(peer: Peer) -> Peer:
@@ -115,3 +125,43 @@ def test_the_last_words_of_a_muted_microphone_come_without_more_audio(serve: Ser
     peer.append(0.1, 16_000)  # and it goes on
     peer.send("input_audio_buffer.commit", final=True)
     assert peer.until("transcription.done")["text"] == WORDS
+
+
+class LastWordsLate(FakeSpeech):
+    """Answers the end of a stream when it may."""
+
+    def __init__(self, *words: tuple[str, float, float]) -> None:
+        super().__init__(*words)
+        self.may = asyncio.Event()
+
+    def __call__(self, request: Request) -> Any:
+        outputs = super().__call__(request)
+        return self._late(outputs) if request.parameters["sequence_end"] else outputs
+
+    async def _late(self, outputs: Any) -> Any:
+        await self.may.wait()
+        return outputs
+
+
+@pytest.mark.parametrize("left", [False, True])
+async def test_words_of_a_turn_that_is_over_are_to_come_though_the_next_was_begun(left: bool) -> None:
+    """A drain ended the session without them."""
+    speech, outbox = LastWordsLate(("hello", 0.1, 0.3)), Outbox()
+    client = Client(transport=FakeTransport(speech=speech))
+    dialect = VllmDialect(client, Caller(ANYBODY, "one"), outbox)
+    await dialect.handle({"type": "session.update", "model": "speech"})
+    await dialect.handle({"type": "input_audio_buffer.append", "audio": pcm(1.0, 16_000)})
+    for final in (False, True, False):
+        await dialect.handle({"type": "input_audio_buffer.commit", "final": final})
+    assert dialect.busy
+    if not left:
+        speech.may.set()
+        async for line in outbox.lines():
+            if '"transcription.done"' in line:
+                break
+        await asyncio.sleep(0)
+        assert not dialect.busy, "the turn that goes on is not waited for"
+    await dialect.aclose()
+    await asyncio.sleep(0)
+    assert not dialect.busy
+    assert not speech.streams

@@ -190,6 +190,25 @@ def test_audio_that_comes_steadily_in_large_chunks_or_ahead_of_time_is_not_taken
     assert muted.text() == "".join(word.text for word in said)
 
 
+@pytest.mark.parametrize("gap_s", [0.0, 30.0])
+def test_audio_ahead_of_its_time_cannot_be_late_after_a_gap_either(gap_s):
+    samples, _ = speak(VOCABULARY, gap_s=0.1)
+    muted, paused = Muted("vad"), []
+    muted.say(samples)
+    muted.now += gap_s
+    muted.look()
+    muted.stream._session.pause = lambda: paused.append(muted.now)
+    began = muted.now
+    muted.say(samples, pace=1000.0)
+    for _ in range(int(len(samples) / SAMPLE_RATE / 0.05)):
+        muted.look()
+        assert not paused, paused[0] - began
+        muted.now += 0.05
+    muted.now += 1.1
+    muted.look()
+    assert paused
+
+
 def test_a_client_whose_answer_was_held_back_speaks_on_from_then():
     muted, paused = Muted("vad"), []
     muted.stream._session.pause = lambda: paused.append(muted.now)

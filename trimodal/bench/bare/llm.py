@@ -16,6 +16,7 @@ from contextlib import suppress
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.questions import Source
+from trimodal.client.async_iteration import wait_within
 from trimodal.errors import ServerError
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
@@ -74,7 +75,7 @@ class BareEngine:
             while True:
                 if self._died:
                     raise ServerError("the bare engine's process died")
-                step = await asyncio.wait_for(outputs.get(), _LIMIT_S)
+                step = await wait_within(outputs.get(), _LIMIT_S)
                 if step is None:
                     continue
                 at, output = step

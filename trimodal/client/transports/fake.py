@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Correction, HeardWindow, Word
+from trimodal.client.async_iteration import wait_within
 from trimodal.client.errors import ConnectError, Timeout
 from trimodal.client.transports.base import Array, Request, Responses, Tensors, Timeouts, named
 from trimodal.client.transports.tensors import strings
@@ -63,7 +64,7 @@ class FakeTransport:
         if isinstance(outputs, Awaitable):
             patience = timeouts.total or timeouts.silence
             try:
-                return await asyncio.wait_for(outputs, patience)
+                return await wait_within(outputs, patience)
             except asyncio.TimeoutError:
                 raise Timeout(f"the fake server did not answer within {patience:g} s") from None
             except asyncio.CancelledError:

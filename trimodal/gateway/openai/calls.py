@@ -13,7 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from trimodal.client.options import Options
+from trimodal.errors import InvalidArgument
+from trimodal.gateway.errors import as_api_error, invalid
 from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_ENDS
+from trimodal.llm.structured.reading import read_json
 
 _HEAD = re.compile(r'\s*\{"name": "([a-zA-Z0-9_-]+)", "arguments":\s*(?=\{)')
 _MOST_HEAD = 512  # characters without a call's head: it is text
@@ -108,6 +111,16 @@ class CallReader:
 def chat_call(id: str, name: str, arguments: str) -> Part:
     """A call as a chat has it."""
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def check_arguments(arguments: str, field: str) -> None:
+    """Raises: ApiError naming the field where the arguments of a call are no JSON object."""
+    try:
+        given = read_json(field, arguments)
+    except InvalidArgument as error:
+        raise as_api_error(error) from None
+    if not isinstance(given, dict):
+        raise invalid(f"{field} must be the text of a JSON object")
 
 
 def read_calls(text: str, *, calling: bool = True) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from trimodal.client.errors import TransportError
@@ -16,6 +17,8 @@ Event = dict[str, Any]
 # Settings are read by recursion, and each is named by its whole path: 590 levels of long names took 0.7 s.
 # The deepest that means anything is a tool's schema, below the event, the session, its tools and the tool.
 _MOST_LEVELS = 4 + MAX_NESTING
+_MOST_NAMED = 256  # characters of a field's path
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 def read_event(text: str) -> Event:
@@ -34,6 +37,23 @@ def read_event(text: str) -> Event:
     if not isinstance(event.get("type"), str):
         raise invalid("type: a text is needed", code="missing_required_parameter")
     return event
+
+
+def check_texts(value: Any, place: str = "") -> None:
+    """Raises: ApiError naming the first text with half of a pair of UTF-16, which no model's input takes.
+
+    JSON has escapes for it: a client that cuts a text may cut an emoji.
+    """
+    if isinstance(value, str):
+        if not value.isascii() and _HALF.search(value):
+            raise invalid(f"{place} holds a lone surrogate: it is not valid Unicode")
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            check_texts(one, f"{place}[{index}]")
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            check_texts(name, place or "a name")
+            check_texts(one, (f"{place}.{name}" if place else name)[:_MOST_NAMED])
 
 
 def unknown_event(event: Event, known: str) -> ApiError:

@@ -13,7 +13,7 @@ from trimodal.client.client import Client
 from trimodal.gateway.access import Access, Caller
 from trimodal.gateway.errors import ApiError, as_api_error
 from trimodal.gateway.quota import KeyUsage
-from trimodal.gateway.realtime.events import Event, end_where_fatal, read_event
+from trimodal.gateway.realtime.events import Event, check_texts, end_where_fatal, read_event
 from trimodal.gateway.realtime.hearing.detection import speech_detector
 from trimodal.gateway.realtime.openai.config import Config
 from trimodal.gateway.realtime.openai.dialect import OpenAIDialect
@@ -103,6 +103,8 @@ class Session:
                 before = self._dialect.seconds
                 if event["type"] == "input_audio_buffer.append":
                     self._access.quota.check_audio(self.caller.key)
+                else:
+                    check_texts(event)
                 try:
                     await self._dialect.handle(event)
                 finally:  # its client may leave while it is handled

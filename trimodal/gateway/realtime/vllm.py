@@ -9,7 +9,7 @@ have changed.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from trimodal.audio.values import SAMPLE_RATE
 from trimodal.client.client import Client
@@ -37,6 +37,7 @@ class VllmDialect:
         self._turn = AudioTurn(client, {})  # what is appended now
         self._started = False  # whether that turn is heard
         self._task: asyncio.Task[None] | None = None  # hears the turn that was started last
+        self._hearing: set[asyncio.Task[None]] = set()  # it, and those before it
 
     @property
     def begun(self) -> bool:
@@ -44,7 +45,8 @@ class VllmDialect:
 
     @property
     def busy(self) -> bool:
-        return self._task is not None and not self._task.done() and not self._started
+        goes_on = self._started and self._task in self._hearing
+        return len(self._hearing) > goes_on
 
     async def handle(self, event: Event) -> None:
         """Does what an event asks for. Raises: ApiError, RequestError, TransportError."""
@@ -64,10 +66,10 @@ class VllmDialect:
         self._outbox.put("error", error=str(error), code=error.code or "processing_error")
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        for task in self._hearing:
+            task.cancel()
+        if self._hearing:
+            await asyncio.wait(self._hearing)
 
     def _update(self, model: object, tentative: object) -> None:
         if not isinstance(model, str) or spoken_model(self._caller.named(model)) != SPEECH:
@@ -99,6 +101,8 @@ class VllmDialect:
         elif not self._started:
             self._started = True
             self._task = asyncio.ensure_future(self._hear(self._turn, self._task))
+            self._hearing.add(self._task)
+            self._task.add_done_callback(self._hearing.discard)
         elif self._task is not None and self._task.done():  # it failed: this begins another
             self._begin()
             self._commit(final)
@@ -111,7 +115,7 @@ class VllmDialect:
     async def _hear(self, turn: AudioTurn, before: asyncio.Task[None] | None) -> None:
         """Tells what is heard in a turn, after the one before it."""
         if before is not None:
-            await before
+            await asyncio.wait((before,))
         transcript = TurnText()
         try:
             async with aclosing(turn.updates()) as updates:

@@ -109,7 +109,8 @@ class LiveStream:
     #                      response might overtake
     #   _first_s           length of the first chunk: a microphone's audio is ahead of the clock by so much
     #   _expires           when the request for news whose turn it is gets an answer without any
-    #   _audio_until       when the next audio is late: its client speaks, and sends nothing
+    #   _audio_until       when the next audio is late: its client speaks, and sends nothing; inf once it was
+    #   _spoken_from       when its audio began to be spoken, had there been no time without any
     #   _queued            a `Recognise` is on its way
     #   _voiced_s          speech already counted
     #   _seen              when its client last sent or got something
@@ -159,7 +160,7 @@ class LiveStream:
         self._queued = False
         self._voiced_s = 0.0
         self._spans: list[Span] | None = [] if trace else None
-        self._began = self._seen = self._out = self._asked = clock()
+        self._began = self._spoken_from = self._seen = self._out = self._asked = clock()
 
     @property
     def live(self) -> bool:
@@ -199,6 +200,8 @@ class LiveStream:
             self._count_requests([chunk], 1)
             self._seen = self._clock()
             if len(chunk.samples):
+                if math.isinf(self._audio_until):
+                    self._spoken_from = self._seen - self._session.received_s
                 self._audio_until = self._seen + more_s + self._quiet_s
             if chunk.end and self._state == "open":
                 self._state = "ending"
@@ -319,7 +322,7 @@ class LiveStream:
             if not self._in_turn and now - self._seen > idle_s:
                 return self._close("idle", error)
             # Whoever sent ahead of time, as a file, may well wait.
-            if now > max(self._audio_until, self._began + self._session.received_s):
+            if now > max(self._audio_until, self._spoken_from + self._session.received_s):
                 self._audio_until = math.inf
                 self._session.pause()
                 return self._next_actions()

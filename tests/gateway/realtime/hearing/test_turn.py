@@ -96,3 +96,45 @@ async def test_a_turn_that_waits_for_the_end_of_another_one_is_not_a_servers_sil
     turn.end()
     await asyncio.wait_for(hearing, 20)
     assert turn.seconds == module.HELD_S + 2
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_a_turn_that_is_left_as_audio_comes_ends(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Its session waited for it for as long as the client stayed."""
+    monkeypatch.setattr(module, "_QUIET_S", 60.0)
+    turn, heard = AudioTurn(Client(transport=FakeTransport(speech=FakeSpeech())), {}), asyncio.Event()
+
+    async def hear() -> None:
+        async with aclosing(turn.updates()) as updates:
+            async for _ in updates:
+                heard.set()
+
+    hearing = asyncio.ensure_future(hear())
+    await turn.put(np.zeros(SAMPLE_RATE, np.float32))
+    await heard.wait()
+    await turn.put(np.zeros(SAMPLE_RATE, np.float32))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    hearing.cancel()
+    await asyncio.wait((hearing,), timeout=20)
+    assert hearing.cancelled()
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_who_leaves_as_there_is_room_for_audio_waits_no_more(steps: int) -> None:
+    turn = AudioTurn(Client(transport=FakeTransport(speech=silent)), {})
+    hearing = asyncio.ensure_future(hear(turn))
+    await turn.put(np.zeros(SAMPLE_RATE, np.float32))
+    await asyncio.sleep(0)  # the server has this
+    await turn.put(more_than_is_held())
+    putting = asyncio.ensure_future(turn.put(np.zeros(SAMPLE_RATE, np.float32)))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    hearing.cancel()
+    while turn.full:
+        await asyncio.sleep(0)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    if putting.cancel():
+        await asyncio.wait((putting,))
+        assert putting.cancelled()

@@ -13,6 +13,9 @@ from tests.gateway.realtime.conftest import Dial, Event
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import scripted
+from trimodal.gateway.realtime.openai.conversation import Conversation
+from trimodal.gateway.realtime.openai.items import call_item, message_item, new_id
+from trimodal.gateway.realtime.outbox import Outbox
 
 TOOL = {
     "type": "function", "name": "weather", "description": "Of a city.",
@@ -98,6 +101,24 @@ def test_words_before_a_call_and_two_calls_are_items_of_their_own(serve: Serve, 
     assert asked == [b"required", b"none"]
 
 
+def test_all_words_before_a_call_are_told_with_it() -> None:
+    talk = Conversation(Outbox())
+    for role, text in (
+        ("user", "Table? Weather?"),
+        ("assistant", "It is at 8."),
+        ("assistant", "Let me see."),
+    ):
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": text}]
+        talk.create(message_item(new_id("item"), role, content, "completed"), None)
+    for number in "12":
+        fields = {"call_id": number, "name": "weather", "arguments": "{}"}
+        talk.create(call_item(new_id("item"), "function_call", **fields), None)
+    user, answer = talk.messages()
+    assert (user.text, answer.text) == ("Table? Weather?", "It is at 8.\nLet me see.")
+    assert [call["id"] for call in answer.calls] == ["1", "2"]
+
+
 def test_a_client_brings_calls_of_its_own(serve: Serve, dial: Dial) -> None:
     running = serve()
     peer = dial(running, "model=llm")
@@ -166,3 +187,11 @@ def test_a_call_that_was_cut_off_is_no_part_of_the_talk(serve: Serve, dial: Dial
     assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]
     peer.send("conversation.item.create", item={**OUTPUT, "call_id": call["call_id"]})
     assert "there is no call" in peer.refused()["message"]
+    again = dial(running, "model=llm")  # the client puts its talk back
+    for one in (item("In Paris?"), call):
+        again.send("conversation.item.create", item=one)
+    assert again.until("conversation.item.done")["item"]["status"] == "completed"
+    assert again.until("conversation.item.done")["item"] == call
+    again.ask(item("Well?"))
+    assert again.until("response.done")["response"]["status"] == "completed"
+    assert [one["content"] for one in messages(running.triton)] == ["In Paris?", "Well?"]

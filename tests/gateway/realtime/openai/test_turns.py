@@ -14,15 +14,23 @@ from numpy.typing import NDArray
 
 from tests.doubles.waiting import wait_until
 from tests.gateway.conftest import Running, Serve, continuing, fake_triton
-from tests.gateway.realtime.conftest import Dial, Peer, turns
+from tests.gateway.realtime.conftest import Dial, Peer, pcm, turns
 from tests.gateway.realtime.openai.test_conversation import item, messages
 from trimodal.audio.values import Samples
+from trimodal.client.client import Client
 from trimodal.client.transports.base import Request, Tensors
-from trimodal.client.transports.fake import FakeSpeech, Streaming, scripted
+from trimodal.client.transports.fake import FakeSpeech, FakeTransport, Streaming, scripted
 from trimodal.errors import Unavailable
+from trimodal.gateway.access import Caller
+from trimodal.gateway.keys import ANYBODY
+from trimodal.gateway.quota import Quota
 from trimodal.gateway.realtime.hearing import completeness, detection
 from trimodal.gateway.realtime.hearing.completeness import is_complete
 from trimodal.gateway.realtime.openai import buffer
+from trimodal.gateway.realtime.openai.config import TranscriptionSession
+from trimodal.gateway.realtime.openai.dialect import OpenAIDialect
+from trimodal.gateway.realtime.openai.early import EarlyBudget
+from trimodal.gateway.realtime.outbox import Outbox
 from trimodal.speech.session.vad import EnergyDetector
 
 pytestmark = pytest.mark.usefixtures("_loud_is_speech")
@@ -323,32 +331,40 @@ def test_audio_that_is_refused_does_not_keep_a_turn_open(serve: Serve, dial: Dia
     peer.until("input_audio_buffer.speech_stopped")
 
 
-class Behind(FakeSpeech):
-    """Answers no chunk that completes its words until `go`."""
+async def test_audio_ahead_of_its_time_cannot_be_late_after_a_gap_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A question of six seconds that was sent at once ended with whatever had come of it within a second."""
+    loop, jumped = asyncio.get_running_loop(), 0.0
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + jumped)
+    outbox, config = Outbox(), TranscriptionSession()
+    client, caller = Client(transport=FakeTransport(speech=FakeSpeech())), Caller(ANYBODY, "one")
+    session = OpenAIDialect("one", client, caller, Quota(), outbox, config, EarlyBudget(0.0))
 
-    go = False
+    async def passes(seconds: float) -> None:
+        nonlocal jumped
+        jumped += seconds
+        for _ in range(10):
+            await asyncio.sleep(0.001)
 
-    def __call__(self, request: Request) -> Any:
-        outputs = super().__call__(request)
-        return outputs if asyncio.iscoroutine(outputs) else self._late(outputs)
+    async def append(seconds: float, level: float = 0.1) -> None:
+        audio = pcm(seconds, level=level)
+        await session.handle({"type": "input_audio_buffer.append", "audio": audio})
 
-    async def _late(self, outputs: Any) -> Any:
-        while not self.go and outputs["tentative"][0]:
-            await asyncio.sleep(0.01)
-        return outputs
+    def stopped() -> int:
+        return sum("speech_stopped" in line for line in outbox._lines)
 
-
-def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serve, dial: Dial) -> None:
-    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
-    running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
-    peer = dial(running, "model=llm")
-    peer.say(1.3, silence=0.7)
-    peer.until("input_audio_buffer.speech_stopped")
-    peer.append(0.5)
-    peer.until("input_audio_buffer.speech_started")
-    speech.go = True
-    peer.until("conversation.item.input_audio_transcription.completed")
-    assert [request for request in running.triton.requests if request.model == "llm"] == []
+    await append(1.0)
+    await append(1.0, level=0.0)
+    for turn, gap_s in enumerate((0.0, 100.0), 1):
+        await passes(gap_s)
+        assert stopped() == turn
+        for _ in range(60):
+            await append(1.0)
+        await passes(20.0)  # it would be spoken for half a minute more
+        assert stopped() == turn
+    await session.aclose()
 
 
 def test_a_long_piece_of_audio_lets_others_have_their_turn(

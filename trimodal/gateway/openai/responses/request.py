@@ -17,9 +17,8 @@ from pydantic import (
 )
 
 from trimodal.client.options import Options
-from trimodal.errors import InvalidArgument
-from trimodal.gateway.errors import ApiError, as_api_error, invalid
-from trimodal.gateway.openai.calls import chat_call, tool_options
+from trimodal.gateway.errors import ApiError, invalid
+from trimodal.gateway.openai.calls import chat_call, check_arguments, tool_options
 from trimodal.gateway.openai.conversation import DecodedMessage, read_message
 from trimodal.gateway.openai.fields import Body, Refusal, Whole
 from trimodal.gateway.openai.schemas import (
@@ -39,7 +38,6 @@ from trimodal.gateway.openai.schemas import (
     form_for_model,
     template_kwargs,
 )
-from trimodal.llm.structured.reading import read_json
 
 LOGPROBS = "message.output_text.logprobs"
 Part = Annotated[InputText | InputImage | AudioPart | RefusalPart, Field(discriminator="type")]
@@ -67,12 +65,7 @@ class FunctionCallItem(Body):
 
     def check(self, field: str) -> None:
         """Raises: ApiError naming the arguments where they are no object."""
-        try:
-            given = read_json(f"{field}.arguments", self.arguments)
-        except InvalidArgument as error:
-            raise as_api_error(error) from None
-        if not isinstance(given, dict):
-            raise invalid(f"{field}.arguments must be the text of a JSON object")
+        check_arguments(self.arguments, f"{field}.arguments")
 
 
 class FunctionOutput(Body):

@@ -11,6 +11,7 @@ import numpy as np
 
 from trimodal.audio.live_words import LiveWords
 from trimodal.audio.values import MOST_CORRECTED, SAMPLE_RATE, Samples
+from trimodal.client.async_iteration import wait_within
 from trimodal.client.client import Client
 from trimodal.client.errors import Timeout
 from trimodal.client.streams.live import Listening
@@ -59,7 +60,7 @@ class AudioTurn:
             # After it, what is held is taken at once.
             limit = ANSWER_S if self._begun else None
             try:
-                await asyncio.wait_for(self._room.wait(), limit)
+                await wait_within(self._room.wait(), limit)
             except asyncio.TimeoutError:
                 raise Timeout(f"no audio was taken for {ANSWER_S:g} s") from None
         if self._over or not len(samples):
@@ -87,7 +88,7 @@ class AudioTurn:
                     yield await stream.send(self._take())
                     stream.forget()  # who iterates has them: captions may go on for days
                     with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(self._more.wait(), _QUIET_S)
+                        await wait_within(self._more.wait(), _QUIET_S)
                     while not self._more.is_set():
                         if update := await stream.news(self._more):
                             yield update

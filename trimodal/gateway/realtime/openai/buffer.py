@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -86,8 +87,9 @@ class InputBuffer:
         self._responses = responses
         self._samples = 0  # of the session, at 16 kHz
         self._admitted = False  # the server took a turn: it takes the session's later ones
-        self._began = 0.0  # of its first audio, on the loop's clock
-        self._heard_by = 0.0  # when all that came has been spoken, on the same clock
+        # On the loop's clock: when the audio began to be spoken, had there been no time without any, and when
+        # all that came has been.
+        self._began, self._heard_by = 0.0, -math.inf
         self._quiet: asyncio.TimerHandle | None = None  # ends a turn of which no more audio comes
         self._open: _Utterance | None = None
         self._telling: set[asyncio.Task[None]] = set()
@@ -128,8 +130,8 @@ class InputBuffer:
         pieces = self._decoder.pieces(data)
         self._wait_on()
         loop, before = asyncio.get_running_loop(), self._samples
-        if not self.begun:
-            self._began = loop.time()
+        if loop.time() > self._heard_by + LATE_S:
+            self._began = loop.time() - before / SAMPLE_RATE
         for number, samples in enumerate(pieces):
             if number:  # others have their turn
                 await asyncio.sleep(0)
@@ -167,7 +169,7 @@ class InputBuffer:
             _stop_reading(utterance)
             utterance.task.cancel()
             await asyncio.wait((utterance.task,))
-            self._responses.give_up("dropped")
+            self._pass_over()
         self._outbox.put("input_audio_buffer.cleared")
 
     async def aclose(self) -> None:
@@ -326,6 +328,13 @@ class InputBuffer:
         utterance.turn.end()
         if utterance.task.done():  # it failed before, and the client knows
             self._conversation.heard(utterance.item_id, "")
+            self._pass_over()
+
+    def _pass_over(self) -> None:
+        """Goes on after a turn that is not answered: perhaps the one before it is to be answered still."""
+        self._responses.give_up("dropped")
+        if self._open is None and self._answers is not None:
+            self._responses.go_on()
 
     async def _tell(self, utterance: _Utterance, *, shown: bool, tentative: bool) -> None:
         """Tells the words of a turn until its end, then has them answered."""
@@ -354,7 +363,7 @@ class InputBuffer:
             end_where_fatal(self._outbox, error)
             self._conversation.heard(identity, "")
             _stop_reading(utterance)
-            self._responses.give_up("dropped")
+            self._pass_over()
             return
         if shown:
             usage = {"type": "duration", "seconds": round(turn.seconds, 3)}
@@ -362,11 +371,11 @@ class InputBuffer:
         self._conversation.heard(identity, transcript.text)
         only_listened = utterance.listening and self._responses.active
         if transcript.text and not only_listened and (config := self._answers) is not None:
-            # Unless the next has begun: then both are answered together.
-            if self._open is None or (self._vad is not None and not self._vad.interrupt_response):
-                self._responses.answer(config)
+            # Where the next has begun both are answered together.
+            together = self._open is not None and self._vad is not None and self._vad.interrupt_response
+            self._responses.answer(config, later=together)
         else:
-            self._responses.give_up("dropped")
+            self._pass_over()
 
 
 def _stop_reading(utterance: _Utterance) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,6 +24,7 @@ from trimodal.gateway.media import spoken_model, with_keywords
 from trimodal.gateway.openai.schemas import MAX_TOOLS, Name, Schema
 from trimodal.gateway.realtime.hearing.decoder import PCM
 from trimodal.gateway.realtime.hearing.turn import SPEECH
+from trimodal.speech.values import MAX_PROMPT
 
 # Of `include`, ours: OpenAI's API has no words that may still change.
 TENTATIVE = "item.input_audio_transcription.tentative"
@@ -35,6 +37,7 @@ _UNSUPPORTED = {
     *(f"{place}.{name}" for name in ("prompt", "reasoning", "tracing") for place in ("session", "response")),
 }
 _TAGS = ("server_vad", "semantic_vad")  # pydantic's, within the places of errors
+_MOST_TOKENS = (1 << 31) - 1  # the model's input is an int32
 _NOTHING: tuple[object, ...] = (None, [], {}, "", "auto", "none")
 
 
@@ -52,7 +55,7 @@ class AudioFormat(_Fields):
 class TranscriptionSettings(_Fields):
     model: Annotated[Literal["speech"], BeforeValidator(spoken_model)] = "speech"
     language: str | None = Field(default=None, max_length=16)
-    prompt: str | None = None
+    prompt: str | None = Field(default=None, max_length=MAX_PROMPT)
     keywords: list[str] | None = None
     delay: Delay | None = None
 
@@ -137,7 +140,21 @@ class NamedFunction(_Fields):
     name: str
 
 
-Tools = Annotated[tuple[Tool, ...], Field(max_length=MAX_TOOLS)]
+def _countable(value: object) -> object:
+    if value != "inf" and not (type(value) is int and 1 <= value <= _MOST_TOKENS):
+        raise ValueError(f"1 to {_MOST_TOKENS}, or 'inf', is needed")
+    return value
+
+
+def _distinct(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    names = [one.name for one in tools]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"has two functions '{twice[0]}': each name once is needed")
+    return tools
+
+
+MaxTokens = Annotated[int | Literal["inf"], BeforeValidator(_countable)]
+Tools = Annotated[tuple[Tool, ...], Field(max_length=MAX_TOOLS), AfterValidator(_distinct)]
 Choice = Literal["none", "auto", "required"] | NamedFunction
 
 
@@ -148,13 +165,21 @@ class ConversationSession(_Session):
     model: Literal["llm", "assistant"] = "llm"
     output_modalities: tuple[Literal["text"]] = ("text",)
     instructions: str = ""
-    max_output_tokens: int | Literal["inf"] = "inf"
+    max_output_tokens: MaxTokens = "inf"
     truncation: Literal["auto", "disabled"] | RetentionRatio = "auto"
     tools: Tools = ()
     tool_choice: Choice = "auto"
     parallel_tool_calls: bool = True
     deltas: Literal["tokens", "sentences"] = "tokens"  # ours: what a delta of text is at least
     audio: Audio = Audio()
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _among_tools(cls, choice: Choice, others: ValidationInfo) -> Choice:
+        names = [one.name for one in others.data.get("tools", ())]
+        if names and isinstance(choice, NamedFunction) and choice.name not in names:
+            raise ValueError(f"names '{choice.name:.64}', which is none of the tools")
+        return choice
 
 
 Config = TranscriptionSession | ConversationSession
@@ -164,7 +189,7 @@ class ResponseParams(_Fields):
     """Of one response; None: as the session says."""
 
     instructions: str | None = None
-    max_output_tokens: int | Literal["inf"] | None = None
+    max_output_tokens: MaxTokens | None = None
     output_modalities: tuple[Literal["text"]] = ("text",)
     metadata: dict[str, str] | None = None
     tools: Tools | None = None

@@ -124,7 +124,8 @@ class Conversation:
             if not one.text and one.picture is None and not one.calls and one.role != "tool":
                 continue
             if after is not None and after.calls and one.role == "assistant":
-                messages[-1] = replace(after, text=one.text, calls=(*one.calls, *after.calls))
+                text = "\n".join(filter(None, (one.text, after.text)))
+                messages[-1] = replace(after, text=text, calls=(*one.calls, *after.calls))
             elif after is not None and _belong_together(one, after):
                 text, picture = one.text or after.text, one.picture or after.picture
                 spoken = one.spoken or after.spoken

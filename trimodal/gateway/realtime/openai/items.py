@@ -10,6 +10,8 @@ from typing import Any
 from trimodal.client.values import Prediction
 from trimodal.gateway.errors import invalid, unsupported
 from trimodal.gateway.media import decode_data_url
+from trimodal.gateway.openai.calls import check_arguments
+from trimodal.llm.structured.tools import NAME
 
 MAX_ITEM_CHARACTERS = 1 << 16  # an item is sent twice, and what is not read yet is bounded too
 _TEXTS = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
@@ -61,7 +63,8 @@ def read_item(given: object) -> tuple[Item, Picture | None]:
         raise invalid("item: an object is needed")
     kind = given.get("type")
     if isinstance(kind, str) and kind in _CALLS:
-        return call_item(_identity(given), kind, **{name: _field(given, name) for name in _CALLS[kind]}), None
+        fields = {name: _field(given, name) for name in _CALLS[kind]}
+        return call_item(_identity(given), kind, _status(kind, given, fields), **fields), None
     if kind != "message":
         raise unsupported("item.type", f"is {kind!r:.64}: 'message' and {', '.join(_CALLS)} are supported")
     role, parts = given.get("role"), given.get("content")
@@ -96,6 +99,18 @@ def _identity(given: Mapping[str, Any]) -> str:
     if not isinstance(identity, str) or len(identity) > 64:
         raise invalid("item.id: a text of at most 64 characters is needed")
     return identity
+
+
+def _status(kind: str, given: Mapping[str, Any], fields: Mapping[str, str]) -> str:
+    """Reads that of a call or an output. Raises: ApiError where it is a whole call that no model takes."""
+    if kind != "function_call":
+        return "completed"
+    if given.get("status") == "incomplete":
+        return "incomplete"
+    if not NAME.fullmatch(fields["name"]):
+        raise invalid(f"item.name is {fields['name']!r}: no function's name ({NAME.pattern})")
+    check_arguments(fields["arguments"], "item.arguments")
+    return "completed"
 
 
 def _field(given: Mapping[str, Any], name: str) -> str:

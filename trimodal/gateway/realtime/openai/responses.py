@@ -181,12 +181,16 @@ class Responses:
                 409, "a response is active: wait for response.done, or send response.cancel",
                 code="conversation_already_has_active_response",
             )  # fmt: skip
+        self._next = None  # this answers that, too
         self._running = Response(config, params, self._conversation, self._outbox)
         self._task = asyncio.ensure_future(self._answer(self._running, self._task))
 
-    def answer(self, config: ConversationSession) -> None:
-        """Answers what was just said: now, or when the answer that runs is done and did not answer it yet."""
-        if self.active:
+    def answer(self, config: ConversationSession, *, later: bool = False) -> None:
+        """Answers what was just said: now, or when the answer that runs is done and did not answer it yet.
+
+        `later`: together with what is said next, or when `go_on` says so.
+        """
+        if self.active or later:
             self._next = config
         else:
             self.create(config, ResponseParams())
@@ -209,8 +213,14 @@ class Responses:
             return False
         self._running.finish("cancelled", reason=reason)
         self._task.cancel()
-        self._go_on()
+        self.go_on()
         return True
+
+    def go_on(self) -> None:
+        """Answers what was said and is to be answered still, if anything."""
+        config, self._next = self._next, None
+        if config is not None:
+            self.answer(config)
 
     async def aclose(self) -> None:
         """Ends the answer that runs without a word."""
@@ -280,9 +290,4 @@ class Responses:
             response.finish("failed", error={"type": kind, "code": failure.code, "message": str(failure)})
             put_error(self._outbox, failure)
             end_where_fatal(self._outbox, error)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        config, self._next = self._next, None
-        if config is not None:
-            self.answer(config)
+        self.go_on()
