@@ -46,17 +46,22 @@ async def test_words_come_with_their_lag_and_what_may_still_change(serve: Serve)
     assert np.concatenate([one.ravel() for one in samples]) == pytest.approx(said.samples, abs=1e-4)
 
 
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, *texts: str) -> Path:
+    """A folder of recordings, of two speakers in turn."""
+    monkeypatch.setattr(listening, "PAUSE_S", 0.2)
+    monkeypatch.setattr(listening, "SPEAKERS", (slice(0, 2), slice(2, 4)))
+    for number in range(len(texts)):
+        soundfile.write(folder / f"{number}.wav", np.full(11_200, 0.5, np.float32), 16_000)
+    listed = [{"file": f"{number}.wav", "text": text} for number, text in enumerate(texts)]
+    (folder / "samples.json").write_text(json.dumps(listed))
+    return folder
+
+
 @pytest.mark.parametrize(("second", "right"), [("is this", True), ("was that", False)])
 async def test_speakers_speak_at_once_and_one_of_them_is_shown(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str, right: bool
 ) -> None:
-    monkeypatch.setattr(listening, "PAUSE_S", 0.2)
-    monkeypatch.setattr(listening, "SPEAKERS", (slice(0, 2), slice(2, 4)))
-    texts = ["what", "is this", "what", second]
-    for number in range(len(texts)):
-        soundfile.write(tmp_path / f"{number}.wav", np.full(11_200, 0.5, np.float32), 16_000)
-    listed = [{"file": f"{number}.wav", "text": text} for number, text in enumerate(texts)]
-    (tmp_path / "samples.json").write_text(json.dumps(listed))
+    written(tmp_path, monkeypatch, "what", "is this", "what", second)
     shown, running = io.StringIO(), serve(fake_triton(speech=FakeSpeech(*WORDS)))
     async with running.openai_async() as api:
         assert await captions(api, Console(file=shown, width=100), tmp_path) is right
@@ -64,6 +69,16 @@ async def test_speakers_speak_at_once_and_one_of_them_is_shown(
     assert re.search(rf"6 +{0 if right else 33}.[03]%", shown.getvalue())
     streams = {request.parameters["sequence_id"] for request in running.triton.requests if request.inputs}
     assert len(streams) == len(listening.SPEAKERS)
+
+
+async def test_where_no_word_is_heard_the_act_is_wrong(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = written(tmp_path, monkeypatch, "what", "is this", "what", "is this")
+    shown, running = io.StringIO(), serve(fake_triton(speech=FakeSpeech()))
+    async with running.openai_async() as api:
+        assert not await captions(api, Console(file=shown, width=100), folder)
+    assert re.search(r"6 +100.0%", shown.getvalue())
 
 
 async def test_a_refusal_is_told(serve: Serve) -> None:

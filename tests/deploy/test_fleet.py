@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.say(self.server.ready if self.path == "/ready" else 200)
+        self.say(self.server.ready if self.path in ("/ready", "/metrics") else 200)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -279,6 +279,21 @@ def test_the_drain_waits_for_what_runs_and_says_what_is_left(
             server.hold.set()
         assert fleet.drain("serve-1") == (0, "")
     assert fleet.drain("serve-9") == (1, "drain: No such server.\n")
+
+
+def test_a_drain_that_cannot_see_live_streams_is_no_success(fleet: Proxy, servers: dict[str, Server]) -> None:
+    for text in ("http://serve-1:8002", "serve-1", "serve-1:8002/metrics"):
+        code, told = fleet.drain("serve-1", "--metrics", text)
+        assert (code, told.splitlines()[-1]) == (
+            2,
+            f"drain: error: argument --metrics: {text}: host:port is needed",
+        )
+    assert status(fleet, "serve-1") == "UP"
+    other = servers["gateway-1"]
+    assert fleet.drain("serve-1", "--metrics", other.address) == (0, "")
+    other.ready = 404
+    told = f"drain: no metrics page at {other.address}: HTTP 404\n"
+    assert fleet.drain("serve-1", "--metrics", other.address) == (1, told)
 
 
 def test_the_gateways_share_requests_and_a_session_stays(fleet: Proxy, servers: dict[str, Server]) -> None:

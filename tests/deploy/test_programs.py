@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.deploy.objects import DEPLOY, ROOT, of_kind
+from tests.doubles.http_server import answering
 
 CI = ROOT / "scripts" / "ci"
 PICKER = next(one["data"] for one in of_kind("ConfigMap") if "haproxy.cfg" in one["data"])
@@ -94,3 +95,15 @@ def test_envoy_lets_through_what_clients_need_alone(path: str, through: bool) ->
     matches = [route["match"] for host in hosts for route in host["routes"]]
     patterns = [match["safe_regex"]["regex"] for match in matches if "safe_regex" in match]
     assert any(re.fullmatch(pattern, path) for pattern in patterns) == through
+
+
+@pytest.mark.parametrize(
+    ("host", "page", "ready"),
+    [("", "", True), ("0.0.0.0", "", True), ("127.0.0.2", "", False), ("127.0.0.2", "127.0.0.1", True)],
+)
+def test_the_health_check_asks_where_the_page_listens(host: str, page: str, ready: bool) -> None:
+    """A container whose server listens on one address was unhealthy for good."""
+    with answering(lambda asked: (200 if asked.path == "/ready" else 404, b"")) as port:
+        told = {"TRIMODAL_HOST": host, "TRIMODAL_HEALTH_HOST": page, "TRIMODAL_HEALTH_PORT": str(port)}
+        done = subprocess.run([sys.executable, DEPLOY / "docker" / "healthy.py"], env=os.environ | told)
+    assert done.returncode == (not ready)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -77,6 +78,19 @@ def test_settings_are_on_for_the_request_and_as_before_afterwards(tmp_path) -> N
     assert api.own["llm"]["trace_rate"] == "7"
     assert api.own["llm"]["trace_level"] == "TENSORS"
     assert api.headers[0] == {"triton-grpc-protocol-trimodal-operator-key": "secret"}
+
+
+def test_two_at_once_leave_no_tracing_behind(tmp_path) -> None:
+    api = Api(tmp_path / "trace")
+
+    async def use() -> None:
+        async with AsyncExitStack() as second:
+            async with tracing(api, "llm").on():
+                await second.enter_async_context(tracing(api, "llm").on())
+            assert not api.own["llm"]
+
+    asyncio.run(use())
+    assert not api.own["llm"]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,9 @@ def test_addresses(text: str, url: str) -> None:
     assert metrics_url(text) == url
 
 
-@pytest.mark.parametrize("text", ["", "a:b", "ftp://a", "http://", ":8002", "a:99999"])
+@pytest.mark.parametrize(
+    "text", ["", "a:b", "ftp://a", "http://", ":8002", "a:99999", "[::1:8002", "a..b:8002"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ServerError, match="is no address: write host:port"):
         metrics_url(text)

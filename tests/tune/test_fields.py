@@ -27,7 +27,7 @@ def test_every_file_of_the_repository_keeps_all_but_the_value(file: Path) -> Non
         assert parsed(new) == wanted
         assert read(wanted, name) == value
         changed = set(text.splitlines()) - set(new.splitlines())
-        assert len(changed) <= 1
+        assert len(changed) <= 1 + ("preferred_batch_size" in text and name == "max_batch_size")
         assert all(line.partition("  #")[2] in new for line in changed)
         if name in original.parameters:
             assert put_text(new, name, original.parameters[name].string_value) == text
@@ -86,6 +86,20 @@ def test_layouts(name: str, text: str, new: str) -> None:
 def test_what_is_not_understood_is_left_alone(name: str, text: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why):
         put_text(text, name, "1")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "left"),
+    [("[ 2, 4, 8, 16 ]  # planned", "[ 2, 4 ]  # planned"), ("[8,2 , 9]", "[2 ]"), ("[ 16 ]", "[  ]")],
+)
+def test_preferred_sizes_that_a_smaller_batch_does_not_hold_are_left_out(sizes: str, left: str) -> None:
+    """The server refuses a file that has them."""
+    text = f"max_batch_size: 16\ndynamic_batching {{\n  preferred_batch_size: {sizes}\n}}\n"
+    assert put_text(text, "max_batch_size", "6") == text.replace("16", "6", 1).replace(sizes, left)
+    with pytest.raises(SettingsError, match="by hand"):
+        put_text(
+            "dynamic_batching { preferred_batch_size: 8 preferred_batch_size: 2 }", "max_batch_size", "6"
+        )
 
 
 @pytest.mark.parametrize("value", ["x", "4,8", "99999999999999999999"])

@@ -27,6 +27,7 @@ from trimodal.audio.word_errors import word_error_rate
 from trimodal.client.timing import percentile
 from trimodal.demo import acts
 from trimodal.errors import TrimodalError
+from trimodal.report import numbers
 from trimodal.report.console import Table, print_table
 
 if TYPE_CHECKING:  # it takes a processor 50 ms that the models need; the act itself imports it
@@ -100,7 +101,7 @@ async def captions(api: AsyncOpenAI, console: Console, folder: Path) -> bool:
     shown = [console, *[None] * (len(talks) - 1)]
     await asyncio.gather(*(listen(api, one, where) for one, where in zip(talks, shown, strict=True)))
     lags = [lag for one in talks for lag in one.lags]
-    lag = (f"{percentile(lags, p):.2f} s" for p in (50, 95))
+    lag = (numbers.seconds(percentile(lags, p)) for p in (50, 95))  # none: nothing was heard
     wer = word_error_rate([one.text for one in talks], [one.heard for one in talks])
     row = (*lag, str(sum(len(one.text.split()) for one in talks)), f"{wer:.1%}")
     columns = ("lag p50", "lag p95", "words", "word error rate")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from trimodal.client.errors import ConnectError, ConnectionLost
@@ -30,11 +30,13 @@ class Server:
     timeout: float = 60.0
 
 
-@asynccontextmanager
-async def started(
+@contextmanager
+def started(
     question: Question, profile: Profile, changes: Mapping[str, Mapping[str, str]]
-) -> AsyncIterator[Server]:
+) -> Iterator[Server]:
     """Starts a server of the model and what it calls, on free ports.
+
+    In no event loop: that one would take Ctrl-C, and do nothing until the models are loaded.
 
     Raises:
         OperatorError: it cannot start.

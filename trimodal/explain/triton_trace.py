@@ -100,15 +100,15 @@ class TritonTrace:
         """
         from tritonclient.utils import InferenceServerException
 
-        before: dict[str, dict[str, list[str]]] = {}
+        before: dict[str, dict[str, Any]] = {}
         try:
             try:
                 common = await self._read("")
                 self._check(common)
                 for model in self._models:
-                    own = await self._read(model)
-                    same = all(own.get(name) == common.get(name) for name in _SETTINGS)
-                    before[model] = {} if same else own
+                    own = _tracing(await self._read(model))
+                    # Another explain's, also of one that was killed, would stay: a file for each request.
+                    before[model] = {} if own in (_ON, _tracing(common)) else own
                     await self._set(model, _ON)
             except InferenceServerException as error:
                 raise NotTraced(_why(error)) from None
@@ -157,6 +157,11 @@ class TritonTrace:
 
     async def _set(self, model: str, settings: Mapping[str, Any]) -> None:
         await self._client.update_trace_settings(model, dict(settings), headers=self._headers)
+
+
+def _tracing(settings: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Of all settings those that are set here."""
+    return {name: settings.get(name) for name in _SETTINGS}
 
 
 def _text(path: Path) -> str:

@@ -97,9 +97,10 @@ def metrics_url(text: str) -> str:
     Raises: ServerError where it is neither.
     """
     url = text if "://" in text else f"http://{text}"
-    parts = urlsplit(url)
     try:
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        parts = urlsplit(url)
+        name = (parts.hostname or "").encode("idna")  # as it is looked up
+        good = parts.scheme in ("http", "https") and bool(name) and parts.port != 0
     except ValueError:
         good = False
     if not good:

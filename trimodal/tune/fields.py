@@ -44,6 +44,9 @@ def put(config: Any, name: str, value: str) -> None:
             setattr(config.dynamic_batching if len(PATHS[name]) > 1 else config, name, int(value))
     except ValueError:  # no number, or out of its type's range
         raise SettingsError(f"{name} cannot be {value!r}") from None
+    sizes = config.dynamic_batching.preferred_batch_size
+    if name == "max_batch_size" and any(size > int(value) for size in sizes):  # the server would refuse them
+        sizes[:] = [size for size in sizes if size <= int(value)]
 
 
 def put_text(text: str, name: str, value: str) -> str:
@@ -58,6 +61,8 @@ def put_text(text: str, name: str, value: str) -> str:
     try:
         root = read_fields(text)
         new = _set(text, root, PATHS[name], value) if name in PATHS else _parameter(text, root, name, value)
+        if name == "max_batch_size":
+            new = _without_larger(new, int(value))
         if _parsed(new) == wanted:
             return new
     except (Malformed, SettingsError):
@@ -87,6 +92,21 @@ def _set(text: str, root: Node, path: Sequence[str], value: str) -> str:
             gap = re.match(r"\s*\n\s*", text[at:])
             return f"{text[:at]}{gap[0] if gap else ' '}{name}: {value}{text[at:]}"
     return text[: node.start] + value + text[node.end :]
+
+
+def _without_larger(text: str, most: int) -> str:
+    """Takes the preferred batch sizes above `most` out of a list in brackets."""
+    nodes = read_fields(text).find(("dynamic_batching",)).named("preferred_batch_size")
+    sizes = _parsed(text).dynamic_batching.preferred_batch_size
+    for node, size in reversed(list(zip(nodes, sizes, strict=False))):
+        if size > most:
+            before, behind = text[: node.start], text[node.end :]
+            if before.rstrip().endswith(","):
+                before = before.rstrip()[:-1]
+            else:
+                behind = re.sub(r"^\s*,\s*", "", behind)
+            text = before + behind
+    return text
 
 
 def _parameter(text: str, root: Node, key: str, value: str) -> str:

@@ -147,10 +147,6 @@ class Pipeline:
                 changed[model].CopyFrom(self.models[model].config)
             if value != self.present(model, name):
                 fields.put(changed[model], name, value)
-        for config in changed.values():
-            sizes = config.dynamic_batching.preferred_batch_size
-            if any(size > config.max_batch_size for size in sizes):  # the server would refuse them
-                sizes[:] = [size for size in sizes if size <= config.max_batch_size]
         return changed
 
     def refusal(self, values: Setting, *, alone: bool = False) -> str:

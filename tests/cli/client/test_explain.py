@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from typer.testing import CliRunner
 
@@ -36,6 +38,26 @@ def test_a_running_server_is_asked_with_its_key(asked, tmp_path):
     assert (server.url, server.operator_key) == ("there:8001", "secret")
     assert "network          10.00 ms" in ended.output
     assert (tmp_path / "a.json").is_file()
+
+
+def test_ctrl_c_while_its_own_server_starts_is_not_taken_by_an_event_loop(asked, monkeypatch):
+    """It was, and nothing happened until the models were loaded."""
+
+    class Loading:
+        def __init__(self, options: object) -> None:
+            pass
+
+        def __enter__(self) -> None:
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            raise KeyboardInterrupt
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    monkeypatch.setattr("trimodal.server.process.TritonServer", Loading)
+    ended = run("llm")
+    assert (ended.exit_code, asked) == (130, [])
 
 
 def test_a_full_disk_is_one_sentence_after_the_figures(asked):

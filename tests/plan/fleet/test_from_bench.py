@@ -93,6 +93,7 @@ def test_the_json_of_a_real_load_test(tmp_path: Path) -> None:
         ([7], GIVEN, r"cases\.0: a number is missing"),
         ([case(1, 9, metrics={})], GIVEN, r"cases\.0: a number is missing \('tpot_ms'\)"),
         ([case(1, 9, requests_per_s=0)], GIVEN, r"cases\.0\.requests_per_s: nothing was answered"),
+        (2 * [case(1, 9, input_tokens_per_s=0)], GIVEN, r"input_tokens_per_s: no prompt token .*\(usage\)"),
         ([case(1, 9)], {}, "parameter 'num_kv_blocks'.*Field required"),
         ([case(1, 9)], {**GIVEN, "speed": "1"}, "unknown parameter 'speed'"),
     ],

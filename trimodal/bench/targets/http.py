@@ -150,8 +150,12 @@ class HttpLlm:
 
 def read_url(url: str, model: str) -> tuple[str, bool]:
     """The address that requests go to, and whether it is OpenAI's API. Raises: SettingsError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
         raise SettingsError(f"{url}: http://host:port or, of gRPC, host:port is needed")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
 from trimodal.cli.common import OPERATOR_KEY, OperatorKeyFile, check_writable, one_sentence, read_key, run
-
-if TYPE_CHECKING:
-    from trimodal.explain.values import Waterfall
 
 
 def explain(
@@ -39,6 +36,7 @@ def explain(
 
     Typical: trimodal explain llm "What is the capital of Japan?"
     """
+    from contextlib import ExitStack
     from dataclasses import replace
 
     from rich.console import Console
@@ -56,16 +54,13 @@ def explain(
     if url and set_:
         raise typer.BadParameter("--set changes a server that is started here: leave it or --url away")
 
-    async def main() -> Waterfall:
+    with one_sentence("explain"), ExitStack() as stack:
         if url:
-            return await explain(
-                question, Server(url, read_key(operator_key_file, OPERATOR_KEY), timeout), warm_up=warm_up
-            )
-        async with started(question, parse_profile(profile), parse_changes(set_)) as server:
-            return await explain(question, replace(server, timeout=timeout), warm_up=warm_up)
-
-    with one_sentence("explain"):
-        waterfall = run(main())
+            server = Server(url, read_key(operator_key_file, OPERATOR_KEY), timeout)
+        else:
+            server = stack.enter_context(started(question, parse_profile(profile), parse_changes(set_)))
+            server = replace(server, timeout=timeout)
+        waterfall = run(explain(question, server, warm_up=warm_up))
         show(waterfall, Console(highlight=False))
         if json_:
             write_json(json_, as_json(waterfall))

@@ -129,10 +129,13 @@ def read_point(file: Path, where: str, case: Any) -> Point:
         )
         computed = float(case["input_tokens_per_s"]) * (1 - float(case.get("cached_share") or 0.0))
         batch = float(case["output_tokens_per_s"]) * tpot
-        return Point(
-            batch, tpot, ttft, computed / float(case["requests_per_s"]), computed, float(case["in_flight"])
-        )
+        prompt = computed / float(case["requests_per_s"])
+        point = Point(batch, tpot, ttft, prompt, computed, float(case["in_flight"]))
     except ZeroDivisionError:
         raise SettingsError(f"{file}: {where}.requests_per_s: nothing was answered") from None
     except (KeyError, TypeError, ValueError) as error:
         raise SettingsError(f"{file}: {where}: a number is missing ({error})") from None
+    if not computed > 0:
+        why = "no prompt token was computed, or the server does not tell (usage)"
+        raise SettingsError(f"{file}: {where}.input_tokens_per_s: {why}")
+    return point
