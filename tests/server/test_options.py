@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from trimodal.errors import ServerError
@@ -13,8 +15,8 @@ def test_the_profiles():
 def test_traces_go_to_a_url():
     assert parse_otlp("http://collector:4318") == "http://collector:4318/v1/traces"
     assert parse_otlp("https://c/otlp/v1/traces") == "https://c/otlp/v1/traces"
-    for text in ("collector:4318", "http://", "grpc://c:4317"):
-        with pytest.raises(ServerError, match=f"^--otlp {text}: a URL of http or https is needed"):
+    for text in ("collector:4318", "http://", "grpc://c:4317", "http://[::1", "http://c:x"):
+        with pytest.raises(ServerError, match=f"^--otlp {re.escape(text)}: a URL of http or https is needed"):
             parse_otlp(text)
 
 

@@ -22,8 +22,12 @@ FREE_PORTS: dict[str, Any] = dict.fromkeys(PORTS, 0)
 
 def parse_otlp(text: str) -> str:
     """The URL that traces are sent to; /v1/traces where the text names no path. Raises: ServerError."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(text)
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # [::1 without its end, or a port that is no number
+        is_url = False
+    if not is_url:
         raise ServerError(f"--otlp {text}: a URL of http or https is needed, as http://collector:4318")
     return text if parts.path.strip("/") else f"{text.rstrip('/')}/v1/traces"
 
