@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from trimodal.build_support import build_command, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, check_room, checkpoint_sha256
+from trimodal.manifest import MANIFEST, Manifest, check_room, checkpoint_sha256
 from trimodal.paths import artefact_root
 
 Item = TypeVar("Item")
@@ -39,12 +39,26 @@ def reason(error: Exception) -> str:
 
 
 def target(model: str, precision: str, name: str, out: str) -> Path:
-    """The artefact's directory: `out`, else `name` under the model's artefacts; {precision} is filled in."""
+    """The artefact's directory: `out`, else `name` under the model's artefacts; {precision} is filled in.
+
+    Raises: ArtefactError: no name of a directory, or one that holds something else.
+    """
     if out:
-        return Path(out.replace("{precision}", precision)).resolve()
-    if Path(name).name != name:
+        place = Path(out.replace("{precision}", precision)).resolve()
+    elif Path(name).name != name or name in ("", ".."):
         raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-    return artefact_root(model) / name.replace("{precision}", precision)
+    else:
+        place = artefact_root(model) / name.replace("{precision}", precision)
+    refuse_others(place, MANIFEST)
+    return place
+
+
+def refuse_others(place: Path, known_by: str) -> None:
+    """Raises: ArtefactError: a directory with files, none of them `known_by`: a build would remove them."""
+    if place.is_dir() and any(place.iterdir()) and not (place / known_by).is_file():
+        raise ArtefactError(
+            f"{place} holds files without a {known_by}, which a build would remove: name a directory in it"
+        )
 
 
 def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[str, Path]:
