@@ -89,9 +89,9 @@ def test_it_goes_where_engines_go(checkpoint: Path, tmp_path: Path, monkeypatch:
 def test_a_directory_of_other_files_is_not_replaced(checkpoint: Path, tmp_path: Path) -> None:
     models = tmp_path / "models"
     (models / "other").mkdir(parents=True)
-    assert f"{models} holds files without a manifest.json" in refused(checkpoint, "--out", models)
+    assert f"{models} holds files and no manifest.json" in refused(checkpoint, "--out", models)
     result = command("random_checkpoint")("llama-tiny", "--out", models)
-    assert f"{models} holds files without a config.json" in sentence(result)
+    assert f"{models} holds files and no config.json" in sentence(result)
     (models / "other").rmdir()
     for _ in range(2):  # an empty one is taken, and an artefact is replaced
         assert place(checkpoint, "--out", models).exit_code == 0
