@@ -9,7 +9,6 @@ that the server needs, so serving takes neither torch nor transformers.
 
 from __future__ import annotations
 
-import tempfile
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +33,13 @@ from steps.llm.groups import GROUP
 
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError, legible
-from trimodal.manifest import Manifest, atomic_directory, told_when_full, write_manifest
+from trimodal.manifest import (
+    Manifest,
+    atomic_directory,
+    scratch_directory,
+    told_when_full,
+    write_manifest,
+)
 
 FEWEST_SAMPLES, MOST_SAMPLES = 16, 512  # Fewer mislead; more cost time and change little. Use 128 or more.
 
@@ -89,10 +94,9 @@ def main(
         answers = reference_samples(checkpoint)
         folder = next(iter(places.values())).parent
         folder.mkdir(parents=True, exist_ok=True)
-        in_scratch = tempfile.TemporaryDirectory(prefix=".export-", dir=folder)
-        with in_scratch as scratch, told_when_full(folder):
+        with scratch_directory(folder, ".export-") as scratch, told_when_full(folder):
             with progress("Exporting"):
-                export(checkpoint, Path(scratch))
+                export(checkpoint, scratch)
             data = [checkpoint.encode(text)[:SAMPLE_TOKENS] for text in evenly(samples, MOST_SAMPLES)]
             int4 = {"group_size": group_size(checkpoint), "ratio": ratio, "awq": awq}
             for each, place in places.items():
@@ -107,7 +111,7 @@ def main(
                 )
                 with atomic_directory(place) as work:
                     with progress(f"Writing {each}"):
-                        manifest.extra |= compress(Path(scratch), work, each, int4, data, int8_group)
+                        manifest.extra |= compress(scratch, work, each, int4, data, int8_group)
                         checkpoint.write_tokenizer(work)
                     if each == "int4" and calibration:
                         manifest.calibration = {"file": legible(calibration.name), "samples": len(data)}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from steps.artefact import refuse_others
 from steps.llm.checkpoint import quiet
 from steps.random.checkpoint import byte_level_tokenizer, make_weights, save_tokenizer, save_weights
 from steps.random.classifier import CLASSIFIER_SHAPES, write_classifier
@@ -70,14 +71,16 @@ def main(
 ) -> None:
     """Write a Hugging Face checkpoint of SHAPE with random weights to --out."""
     quiet()
-    with operator_errors(), atomic_directory(out) as work:
-        if shape.value in WHISPER_SHAPES:
-            parameters = write_whisper(WHISPER_SHAPES[shape.value], work)
-        elif shape.value in CLASSIFIER_SHAPES:
-            parameters = write_classifier(CLASSIFIER_SHAPES[shape.value], work)
-        else:
-            parameters = write_weights(SHAPES[shape.value], work)
-            write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
+    with operator_errors():
+        refuse_others(out, "config.json")
+        with atomic_directory(out) as work:
+            if shape.value in WHISPER_SHAPES:
+                parameters = write_whisper(WHISPER_SHAPES[shape.value], work)
+            elif shape.value in CLASSIFIER_SHAPES:
+                parameters = write_classifier(CLASSIFIER_SHAPES[shape.value], work)
+            else:
+                parameters = write_weights(SHAPES[shape.value], work)
+                write_tokenizer(SHAPES[shape.value].config["vocab_size"], work)
     size = sum(path.stat().st_size for path in out.iterdir())
     report(f"Random checkpoint in {out}", {"shape": shape.value, "parameters": parameters, "bytes": size})
 

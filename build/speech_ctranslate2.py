@@ -70,7 +70,7 @@ def main(
             if language and language not in converted.languages:
                 raise ArtefactError(f"{source} does not know the language {language!r}")
             recordings = read_recordings(audio, contexts_s[-1])
-            places = targets(build.MODEL, [each.value for each in precision], name, out)
+            places = targets(build.MODEL, [each.value for each in precision], name, out, directory)
             for each, place in places.items():
                 with described(converted, source, each, contexts_s, place) as (manifest, work):
                     take(converted, manifest, work, recordings, language)

@@ -9,7 +9,6 @@ GPU's SM and to the TensorRT version. Plans that differ from transformers replac
 
 from __future__ import annotations
 
-import tempfile
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from steps.tensorrt.plan import PlanFigures
 
 from trimodal.build_support import operator_errors, progress, report
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, atomic_directory, write_manifest
+from trimodal.manifest import Manifest, atomic_directory, scratch_directory, write_manifest
 from trimodal.speech.engines.tensorrt.engine import BUILT_FOR, open_plans
 from trimodal.speech.engines.tensorrt.rows import bucket_sizes
 from trimodal.speech.whisper.artefact import SpeechShapes
@@ -100,11 +99,11 @@ def build_plans(
     from steps.speech.graph_check import check_graphs
 
     figures = {}
-    with tempfile.TemporaryDirectory(prefix=".graphs-", dir=work.parent) as scratch:
+    with scratch_directory(work.parent, ".graphs-") as scratch:
         with progress("Exporting"):
-            export(made.checkpoint.network(), Path(scratch), precision)
-        encoder, decoder = Path(scratch, ENCODER), Path(scratch, DECODER)
-        check_graphs(made.checkpoint, Path(scratch), precision, shapes)
+            export(made.checkpoint.network(), scratch, precision)
+        encoder, decoder = scratch / ENCODER, scratch / DECODER
+        check_graphs(made.checkpoint, scratch, precision, shapes)
         ranges = encoder_profiles(encoder, shapes, batch), decoder_profiles(decoder, shapes, batch)
         for graph, name, profiles in zip((encoder, decoder), PLANS, ranges, strict=True):
             figures[name] = plan.build_plan(graph, work / name, profiles)

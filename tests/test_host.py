@@ -40,6 +40,14 @@ def test_a_limit_of_memory_counts_where_there_is_one(group: Path, limit: str | N
         assert total > free > 1 << 20
 
 
+def test_files_that_were_read_are_no_used_memory(group: Path) -> None:
+    """A container that had built or read engines had nothing free."""
+    (group / "memory.max").write_text(f"{1 << 20}\n")
+    (group / "memory.current").write_text(f"{1 << 20}\n")
+    (group / "memory.stat").write_text(f"anon {1 << 18}\nfile {3 << 18}\ninactive_file {1 << 19}\n")
+    assert host.host_memory() == (1 << 20, 1 << 19)
+
+
 @pytest.mark.parametrize(
     ("quota", "cpus"), [("max", 8), ("100000", 1), ("50000", 1), ("150000", 2), ("1600000", 8)]
 )

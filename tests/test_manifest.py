@@ -6,6 +6,9 @@ import errno
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -291,6 +294,21 @@ def test_builds_that_end_at_the_same_moment_replace_one_another(tmp_path: Path) 
             built.result(60.0)
     assert [path.name for path in tmp_path.iterdir()] == ["onnx-int8"]
     assert (target / "model.onnx").read_text().startswith("of ")
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    program = "import os, sys; from pathlib import Path; from trimodal.manifest import atomic_directory\n"
+    program += "with atomic_directory(Path(sys.argv[1])): os.kill(os.getpid(), 9)"
+    target = tmp_path / "onnx-int8"
+    killed = subprocess.run([sys.executable, "-c", program, str(target)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    with atomic_directory(target) as first:
+        assert not left.exists()
+        (tmp_path / ".onnx-int8-notes").mkdir()
+        with atomic_directory(target):
+            assert first.is_dir()  # another build is at work in it
+    assert {path.name for path in tmp_path.iterdir()} == {"onnx-int8", ".onnx-int8-notes"}
 
 
 def test_when_it_was_built(tmp_path: Path) -> None:

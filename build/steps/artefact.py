@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from trimodal.build_support import build_command, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
-from trimodal.manifest import Manifest, check_room, checkpoint_sha256
+from trimodal.manifest import MANIFEST, Manifest, check_room, checkpoint_sha256
 from trimodal.paths import artefact_root
 
 Item = TypeVar("Item")
@@ -38,18 +38,38 @@ def reason(error: Exception) -> str:
     return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
 
 
-def target(model: str, precision: str, name: str, out: str) -> Path:
-    """The artefact's directory: `out`, else `name` under the model's artefacts; {precision} is filled in."""
+def target(model: str, precision: str, name: str, out: str, source: Path | None = None) -> Path:
+    """The artefact's directory: `out`, else `name` under the model's artefacts; {precision} is filled in.
+
+    `source`: a directory that may be replaced by what is made of it.
+
+    Raises: ArtefactError: no name of a directory, or one that holds something else.
+    """
     if out:
-        return Path(out.replace("{precision}", precision)).resolve()
-    if Path(name).name != name:
+        place = Path(out.replace("{precision}", precision)).resolve()
+    elif Path(name).name != name or name in ("", ".."):
         raise ArtefactError(f"--name {name!r} is not a plain directory name: use --out for a path")
-    return artefact_root(model) / name.replace("{precision}", precision)
+    else:
+        place = artefact_root(model) / name.replace("{precision}", precision)
+    if source is None or place.resolve() != source.resolve():
+        refuse_others(place, MANIFEST)
+    return place
 
 
-def targets(model: str, precisions: Iterable[str], name: str, out: str) -> dict[str, Path]:
-    """A directory for each precision. Raises: ArtefactError where two would share one."""
-    found = {each: target(model, each, name, out) for each in precisions}
+def refuse_others(place: Path, known_by: str) -> None:
+    """Raises: ArtefactError: a directory with files, none of them `known_by`: a build would remove them."""
+    if place.is_dir() and any(place.iterdir()) and not (place / known_by).is_file():
+        raise ArtefactError(
+            f"{place} holds files and no {known_by}, and a build would remove them: name another directory, "
+            "or move them away"
+        )
+
+
+def targets(
+    model: str, precisions: Iterable[str], name: str, out: str, source: Path | None = None
+) -> dict[str, Path]:
+    """A directory for each precision, as `target`. Raises: ArtefactError where two would share one."""
+    found = {each: target(model, each, name, out, source) for each in precisions}
     if len(set(found.values())) < len(found):
         raise ArtefactError("each precision needs its own directory: put {precision} into --name or --out")
     return found

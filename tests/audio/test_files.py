@@ -213,6 +213,9 @@ def test_stdin():
         patch.setattr(sys, "stdin", nothing)
         with pytest.raises(AudioError, match="stdin: there is no audio"):
             read("-")
+        patch.setattr(sys, "stdin", None)  # as a shell's `<&-` leaves it
+        with pytest.raises(AudioError, match="stdin is closed"):
+            read("-")
 
 
 @pytest.mark.parametrize("name", ["soundfile", "soxr"])

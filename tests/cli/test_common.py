@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from trimodal.cli.app import app as whole
-from trimodal.cli.common import VARIABLE, Config, one_sentence, with_settings
+from trimodal.cli.common import VARIABLE, Config, is_terminal, one_sentence, read_stdin, with_settings
 
 
 @dataclass(frozen=True)
@@ -196,3 +196,11 @@ def test_a_name_that_is_too_long_is_one_sentence(command):
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 2)
     assert "too long" in result.output
+
+
+def test_a_standard_input_that_is_closed_is_told(monkeypatch):
+    """A service's or a shell's `<&-`: it was a traceback."""
+    monkeypatch.setattr("sys.stdin", None)
+    assert not is_terminal()
+    with pytest.raises(typer.BadParameter, match="standard input is closed"):
+        read_stdin()

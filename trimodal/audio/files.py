@@ -53,6 +53,8 @@ def read_blocks(
     path = str(source) if isinstance(source, str | Path) else source
     name = name or str(source)
     if path == "-":
+        if sys.stdin is None:
+            raise AudioError("stdin is closed")
         raw, name = read_raw(sys.stdin.buffer), "stdin"
     else:
         raw = _decode(path, name)

@@ -239,11 +239,13 @@ def on_interrupt(loop: asyncio.AbstractEventLoop, handler: Callable[[], object])
 
 def is_terminal() -> bool:
     """Whether a person types the input."""
-    return sys.stdin.isatty()
+    return sys.stdin is not None and sys.stdin.isatty()  # None: it was closed before this process began
 
 
 def read_stdin() -> str:
-    """The text of standard input, without its last line's end. Raises: typer.BadParameter: it is no text."""
+    """The text of standard input, without its last line's end. Raises: typer.BadParameter: there is none."""
+    if sys.stdin is None:
+        raise typer.BadParameter("standard input is closed")
     try:
         return sys.stdin.read().rstrip("\n")
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.engine_builds import Build, command, sentence
-from trimodal.manifest import read_manifest
+from trimodal.manifest import MANIFEST, read_manifest
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -101,10 +101,10 @@ def test_low_agreement_leaves_the_old_artefact(
 ) -> None:
     target = tmp_path / "int4"
     target.mkdir()
-    (target / "old").write_text("old")
+    (target / MANIFEST).write_text("old")
     result = build(llama, "--precision", "int4", "--out", target, "--min-agreement", "1")
     assert "less than --min-agreement 1: nothing was replaced" in sentence(result)
-    assert [path.name for path in tmp_path.rglob("*")] == ["int4", "old"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["int4", MANIFEST]
 
 
 def test_too_small_a_disk_is_one_sentence_before_anything_is_exported(

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import Result
 
 from tests.builders.engine_builds import command, sentence
+from trimodal.errors import ArtefactError
 from trimodal.llm.engines import artefact
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.tokenizer import CheckpointTokenizer
@@ -83,6 +84,23 @@ def test_it_goes_where_engines_go(checkpoint: Path, tmp_path: Path, monkeypatch:
     assert place(checkpoint, "--name", "other").exit_code == 0
     assert (tmp_path / "engines" / "llm" / "other" / "config.json").is_file()
     assert "is not a plain directory name" in refused(checkpoint, "--name", "../x")
+
+
+def test_a_directory_of_other_files_is_not_replaced(checkpoint: Path, tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    (models / "other").mkdir(parents=True)
+    assert f"{models} holds files and no manifest.json" in refused(checkpoint, "--out", models)
+    result = command("random_checkpoint")("llama-tiny", "--out", models)
+    assert f"{models} holds files and no config.json" in sentence(result)
+    (models / "other").rmdir()
+    for _ in range(2):  # an empty one is taken, and an artefact is replaced
+        assert place(checkpoint, "--out", models).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["", ".."])  # as of a variable that is not set
+def test_the_directory_of_all_artefacts_is_none(name: str) -> None:
+    with pytest.raises(ArtefactError, match=f"--name '{name}' is not a plain directory name"):
+        import_module("steps.artefact").target("llm", "int8", name, "")
 
 
 def test_heads_that_draft_have_no_tokenizer(checkpoint: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -191,6 +209,7 @@ def test_pickled_weights_and_missing_dimensions_are_refused(checkpoint: Path, tm
     os.rename(checkpoint / "model.safetensors", checkpoint / "pytorch_model.bin")
     assert "pickled weights are not served" in refused(checkpoint, "--out", tmp_path / "placed")
     assert "no checkpoint at" in refused(tmp_path / "nothing" / "here")
+    (checkpoint / "manifest.json").touch()
     assert "is the artefact itself" in refused(checkpoint, "--out", checkpoint)
 
 

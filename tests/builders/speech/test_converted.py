@@ -91,6 +91,15 @@ def test_a_tokenizer_that_an_older_converter_left_out_is_openais(monkeypatch, tm
     assert (tmp_path / "out" / "tokenizer.json").is_file()
 
 
+def test_one_that_lies_where_it_is_served_is_taken_in_its_place(converted, audio, build, tmp_path):
+    shutil.copytree(converted, tmp_path / "mine")
+    given = ("--precision", "float32", "--out", tmp_path / "mine", "--audio", audio, "--min-agreement", 0)
+    for _ in range(2):
+        result = build(tmp_path / "mine", *given)
+        assert result.exit_code == 0, result.output
+        assert read_manifest(tmp_path / "mine", task="speech", runtime="ctranslate2").source == "mine"
+
+
 def test_serving_and_tensorrt_name_the_way_out(converted, audio):
     with pytest.raises(
         ArtefactError, match=f"without a manifest: take it .* trimodal build speech {converted}"

@@ -15,7 +15,7 @@ import soundfile
 from tests.builders.engine_builds import command, sentence
 from tests.speech.whisper.checkpoints import LANGUAGES, sound, write_checkpoint
 from trimodal.audio.values import SAMPLE_RATE
-from trimodal.manifest import read_manifest
+from trimodal.manifest import MANIFEST, read_manifest
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
@@ -83,7 +83,7 @@ def test_faster_whisper_opens_it_and_writes_the_same(artefacts):
 def test_refused_where_the_agreement_is_too_low_and_the_old_stays(checkpoint, audio, build, tmp_path):
     target = tmp_path / "int8"
     target.mkdir()
-    (target / "old").write_text("old")
+    (target / MANIFEST).write_text("old")
     convert = importlib.import_module("speech_ctranslate2").convert
 
     def other_words(checkpoint, directory, precision):
@@ -94,7 +94,7 @@ def test_refused_where_the_agreement_is_too_low_and_the_old_stays(checkpoint, au
     with mock.patch("speech_ctranslate2.convert", other_words):
         result = build(checkpoint, "--out", target, "--audio", audio)
     assert "less than --min-agreement 0.9: nothing was replaced" in sentence(result)
-    assert [path.name for path in tmp_path.rglob("*")] == ["int8", "old"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["int8", MANIFEST]
 
 
 @pytest.mark.slow
