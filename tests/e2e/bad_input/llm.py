@@ -39,7 +39,11 @@ REFUSED: list[tuple[str, list[Tensor], str]] = [
     ("surrogates in UTF-8", [prompt(b"\xed\xa0\x80")], "text_input is not valid UTF-8: byte 0"),
     ("max_tokens 0", [PROMPT, ints("max_tokens", 0)], "max_tokens is 0: .* between 1 and 1024"),
     ("temperature NaN", [PROMPT, floats("temperature", float("nan"))], "temperature is nan: .* 0 and 10"),
-    ("prompt and messages", [PROMPT, message("user", "x")], "exactly one of text_input, .* both"),
+    (
+        "prompt and messages",
+        [PROMPT, message("user", "x")],
+        "exactly one of text_input, .* text_input and messages are given",
+    ),
     ("messages: 100,000 brackets", [chat("[" * 100_000)], "messages is nested too deeply"),
     (
         "messages: 5,000 digits",
