@@ -141,8 +141,9 @@ def refused(build, tmp_path):
         old = tmp_path / "old"
         old.mkdir()
         (old / "encoder.plan").write_bytes(b"old")
+        (old / "manifest.json").write_text("{}")  # an artefact: other files are not replaced
         found = sentence(build(*arguments, "--out", old))
-        assert [path.name for path in old.iterdir()] == ["encoder.plan"]
+        assert {path.name for path in old.iterdir()} == {"encoder.plan", "manifest.json"}
         assert {path.name for path in tmp_path.iterdir()} <= {"old"}
         return found
 
