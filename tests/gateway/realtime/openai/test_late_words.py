@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.conftest import Serve, fake_triton
-from tests.gateway.realtime.conftest import Dial
+from tests.gateway.realtime.conftest import Dial, Peer
 from tests.gateway.realtime.openai.test_conversation import messages
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeSpeech, scripted
@@ -33,16 +33,21 @@ class Behind(FakeSpeech):
         return outputs
 
 
-def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serve, dial: Dial) -> None:
-    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
-    running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
-    peer = dial(running, "model=llm")
+def words_come_in_the_next_turn(peer: Peer, speech: Behind) -> None:
+    """Says a question whose words are there once the next turn has begun."""
     peer.say(1.3, silence=0.7)
     peer.until("input_audio_buffer.speech_stopped")
     peer.append(0.5)
     peer.until("input_audio_buffer.speech_started")
     speech.go = True
     peer.until("conversation.item.input_audio_transcription.completed")
+
+
+def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serve, dial: Dial) -> None:
+    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
+    running = serve(fake_triton(speech=speech, llm=scripted(LONG, step=0.03)))
+    peer = dial(running, "model=llm")
+    words_come_in_the_next_turn(peer, speech)
     assert [request for request in running.triton.requests if request.model == "llm"] == []
 
 
@@ -92,12 +97,7 @@ def test_a_question_is_answered_though_a_turn_without_words_began_before_its_own
 def test_a_question_that_a_client_has_had_answered_is_not_answered_again(serve: Serve, dial: Dial) -> None:
     speech = FirstTurn(refuses=False)
     peer = dial(serve(fake_triton(speech=speech)), "model=llm")
-    peer.say(1.3, silence=0.7)
-    peer.until("input_audio_buffer.speech_stopped")
-    peer.append(0.5)
-    peer.until("input_audio_buffer.speech_started")
-    speech.go = True
-    peer.until("conversation.item.input_audio_transcription.completed")
+    words_come_in_the_next_turn(peer, speech)
     peer.send("response.create")
     peer.until("response.done")
     peer.append(1.0, level=0.0)
