@@ -59,6 +59,12 @@ def test_a_program_takes_its_file(name: str, tmp_path: Path, monkeypatch: pytest
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_unit_lives_on_when_a_process_of_it_is_killed_for_memory() -> None:
+    """The model alone is loaded again. systemd (252) stops the unit by default, and with it all models."""
+    unit = (DEPLOY / "systemd" / "trimodal.service").read_text()
+    assert re.findall("^OOMPolicy=(.*)$", unit, re.M) == ["continue"]
+
+
 def test_a_gateways_whole_answer_may_take_an_hour() -> None:
     """It says nothing until it is whole. HAProxy's bound is the backend's, Envoy's the route's."""
     fleet = (DEPLOY / "haproxy" / "fleet.cfg").read_text().partition("\nbackend gateways\n")[2]
