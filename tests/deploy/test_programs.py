@@ -65,6 +65,15 @@ def test_the_unit_lives_on_when_a_process_of_it_is_killed_for_memory() -> None:
     assert re.findall("^OOMPolicy=(.*)$", unit, re.M) == ["continue"]
 
 
+def test_the_unit_lets_vllm_s_process_group_and_its_caches_be() -> None:
+    """Gloo (PyTorch 2.13) ended with "Address family not supported by protocol"; ProtectHome hides a home."""
+    unit = (DEPLOY / "systemd" / "trimodal.service").read_text()
+    (families,) = re.findall("^RestrictAddressFamilies=(.*)$", unit, re.M)
+    assert "AF_NETLINK" in families.split()
+    (cache,) = re.findall("^CacheDirectory=(.*)$", unit, re.M)
+    assert f"HOME=/var/cache/{cache}" in re.findall("^Environment=(.*)$", unit, re.M)[0].split()
+
+
 def test_a_gateways_whole_answer_may_take_an_hour() -> None:
     """It says nothing until it is whole. HAProxy's bound is the backend's, Envoy's the route's."""
     fleet = (DEPLOY / "haproxy" / "fleet.cfg").read_text().partition("\nbackend gateways\n")[2]
