@@ -52,11 +52,38 @@ def test_a_program_takes_its_file(name: str, tmp_path: Path, monkeypatch: pytest
     (tmp_path / name).write_text(text)
     (tmp_path / "keys").write_text("0" * 64 + "\n")
     monkeypatch.setenv("TRIMODAL_PROXY_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("TRIMODAL_PROXY_DNS", "1")
     command = [promtool() if program == "promtool" else program, *arguments, tmp_path / name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170)
     if done.returncode == 69:  # of the scripts: a service that is needed is not there
         pytest.skip(f"nothing here reads it: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_unit_lives_on_when_a_process_of_it_is_killed_for_memory() -> None:
+    """The model alone is loaded again. systemd (252) stops the unit by default, and with it all models."""
+    unit = (DEPLOY / "systemd" / "trimodal.service").read_text()
+    assert re.findall("^OOMPolicy=(.*)$", unit, re.M) == ["continue"]
+
+
+def test_the_unit_lets_vllm_s_process_group_and_its_caches_be() -> None:
+    """Gloo (PyTorch 2.13) ended with "Address family not supported by protocol"; ProtectHome hides a home."""
+    unit = (DEPLOY / "systemd" / "trimodal.service").read_text()
+    (families,) = re.findall("^RestrictAddressFamilies=(.*)$", unit, re.M)
+    assert "AF_NETLINK" in families.split()
+    (cache,) = re.findall("^CacheDirectory=(.*)$", unit, re.M)
+    assert f"HOME=/var/cache/{cache}" in re.findall("^Environment=(.*)$", unit, re.M)[0].split()
+
+
+def test_the_proxy_of_compose_follows_a_server_to_another_address() -> None:
+    """HAProxy (2.6) keeps the address that a name had at its start, which became another container's."""
+    (variable,) = re.findall(
+        r"^ *\.if defined\((\w+)\)\n *default-server resolvers default\n *\.endif$",
+        (DEPLOY / "haproxy" / "haproxy.cfg").read_text(),
+        re.M,
+    )
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert variable in services["proxy"]["environment"]
 
 
 def test_a_gateways_whole_answer_may_take_an_hour() -> None:

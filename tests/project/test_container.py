@@ -38,6 +38,12 @@ def test_no_service_runs_as_root_keeps_capabilities_or_opens_a_port_untold(name:
         assert re.match(r"\$\{TRIMODAL_\w+:-127\.0\.0\.1\}:", port), port
 
 
+@pytest.mark.parametrize("name", [name for name, one in SERVICES.items() if "restart" in one])
+def test_what_a_service_writes_in_a_year_fits_its_disk(name: str) -> None:
+    """Docker keeps a container's output whole by default: a gateway's line a request, a proxy's refusals."""
+    assert {"max-size", "max-file"} <= SERVICES[name]["logging"]["options"].keys()
+
+
 def stages() -> dict[str, str]:
     """Target → its instructions."""
     parts = re.split(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, flags=re.MULTILINE)

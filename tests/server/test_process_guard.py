@@ -1,6 +1,7 @@
 """The guard with a plain shell as its command: no Triton needed."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -138,6 +139,43 @@ os.kill(os.getpid(), signal.SIGKILL)
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL
     wait_until(lambda: not Path(done.stdout.strip()).exists())
+
+
+def test_who_removes_what_is_old_in_the_temporary_folder_leaves_a_server_s(start):
+    """systemd-tmpfiles took the links of one that ran for ten days: no model could be loaded again."""
+    child = start(SHELL)
+    folder = os.open(child.run_directory, os.O_RDONLY)
+    try:
+        with pytest.raises(BlockingIOError):  # it passes by a folder that is locked
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(folder)
+
+
+def test_what_was_killed_as_a_whole_is_cleaned_up_by_the_next_server(start, tmp_path):
+    """A container without memory left its regions in /dev/shm at each end, until none could start there."""
+    code = f"""
+import os, signal
+from pathlib import Path
+from trimodal.server import launch
+child = launch.Child(Path({str(tmp_path / "other")!r}))
+child.start({SHELL!r}, os.environ, operator_key="")
+Path(f"/dev/shm/{{child.shm_prefix}}region").touch()
+print(child.run_directory, flush=True)
+for pid in (child.guard.pid, os.getpid()):
+    os.kill(pid, signal.SIGKILL)
+"""
+    runs = start(SHELL)
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
+    folder = Path(done.stdout.strip())
+    region = Path("/dev/shm", f"{folder.name}-region")
+    assert folder.exists()
+    assert region.exists()
+    start(SHELL)
+    assert not folder.exists()
+    assert not region.exists()
+    assert runs.run_directory.exists()
+    assert Path("/dev/shm", f"{runs.shm_prefix}region").exists()
 
 
 # Tells its first argument, its whole command line as others see it, and what its own child inherits.

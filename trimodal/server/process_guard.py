@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -35,6 +36,7 @@ PTRACE_TRACEME, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_DETACH = 0, 2, 5, 17
 STACK = 1 << 30
 FILES = 65_536
 HIDDEN = "********"
+LOCK = "lock"  # end of the name of a file beside the regions, which is locked while the guard lives
 
 
 def shm_prefix(run_directory: Path) -> str:
@@ -50,6 +52,38 @@ def clean(run_directory: Path) -> None:
         shutil.rmtree(run_directory, ignore_errors=True)
         if not run_directory.exists():
             return
+
+
+def hold(run_directory: Path) -> None:
+    """Locks what the server has on disk, until this process ends.
+
+    The folder, as systemd-tmpfiles removes from /tmp what was not used for ten days, unless its folder is
+    locked: among it the links by which a model is loaded again. And a file beside the regions, for `sweep`.
+    """
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(os.open(run_directory, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
+    lock = SHM / f"{shm_prefix(run_directory)}{LOCK}"
+    new = SHM / f".{lock.name}"
+    with contextlib.suppress(OSError):  # no /dev/shm: the launcher says so
+        fcntl.flock(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), fcntl.LOCK_SH)
+        new.rename(lock)  # nobody finds it without its lock
+
+
+def sweep(prefix: str) -> None:
+    """Cleans up after servers of this user that were killed together with their guard and launcher.
+
+    So ends a container without memory, or a service of systemd whose launcher was killed. What is in /dev/shm
+    stays then: after many such ends no server finds room there.
+    """
+    for lock in SHM.glob(f"{prefix}*-{LOCK}"):
+        with contextlib.suppress(OSError):  # its server lives, or it is another user's
+            handle = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(handle).st_uid == os.geteuid():
+                    clean(Path(tempfile.gettempdir(), lock.name.removesuffix(f"-{LOCK}")))
+            finally:
+                os.close(handle)
 
 
 def end_orphans() -> None:
@@ -192,12 +226,14 @@ def main() -> int:
     report, prefix = int(sys.argv[1]), sys.argv[2]
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # the launcher decides, not the terminal
+    sweep(prefix)
     try:
         run_directory = Path(tempfile.mkdtemp(prefix=prefix))
     except OSError as error:
         print(f"no temporary folder can be made: {error}", flush=True)
         return 1
     try:
+        hold(run_directory)
         with contextlib.suppress(BrokenPipeError):  # the launcher is gone: there is no line to read either
             os.write(report, json.dumps(str(run_directory)).encode() + b"\n")
         line = read_line()
