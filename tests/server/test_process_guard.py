@@ -103,6 +103,24 @@ def test_a_grandchild_in_a_session_of_its_own(start, tmp_path):
     assert gone(escaped)
 
 
+def test_what_an_escaped_python_left_in_shared_memory_is_removed(start, tmp_path):
+    """vLLM's, of a server that was killed."""
+    code = """
+import os, time
+from multiprocessing.shared_memory import SharedMemory
+os.setsid()
+shared = SharedMemory(create=True, size=1)
+print(shared.name, flush=True)
+time.sleep(300)
+"""
+    child = start(["/bin/sh", "-c", f"{sys.executable} -c '{code}' & wait"])
+    wait_until(lambda: (tmp_path / "log").read_text().endswith("\n"))
+    shared = Path("/dev/shm", (tmp_path / "log").read_text().strip())
+    assert shared.exists()
+    child.kill()
+    assert not shared.exists()
+
+
 def test_an_orphan_that_ends_is_reaped_while_the_server_runs(start, tmp_path):
     """A worker of vLLM, whose parent was killed, stayed defunct until the server's end."""
     child = start(["/bin/sh", "-c", "(sleep 0.3 & echo $!); exec sleep 300"])

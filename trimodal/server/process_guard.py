@@ -27,6 +27,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 SHM = Path("/dev/shm")
@@ -36,6 +37,7 @@ PTRACE_TRACEME, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_DETACH = 0, 2, 5, 17
 STACK = 1 << 30
 FILES = 65_536
 HIDDEN = "********"
+TRACKER_S = 2.0
 LOCK = "lock"  # end of the name of a file beside the regions, which is locked while the guard lives
 
 
@@ -87,13 +89,27 @@ def sweep(prefix: str) -> None:
 
 
 def end_orphans() -> None:
-    """Kills and reaps what else became this process's child, in whatever process group it is."""
+    """Kills and reaps what else became this process's child, in whatever process group it is.
+
+    Python's resource tracker, which removes what dead processes left in /dev/shm, may end by itself.
+    """
     own = Path(f"/proc/self/task/{os.getpid()}/children")
+    spared_until = time.monotonic() + TRACKER_S
     with contextlib.suppress(OSError):  # also ChildProcessError: none is left
         while True:
             for pid in own.read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
-            os.waitpid(-1, 0)
+                if time.monotonic() > spared_until or not tracks_resources(pid):
+                    os.kill(int(pid), signal.SIGKILL)
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.01)
+
+
+def tracks_resources(pid: str) -> bool:
+    """Whether it is Python's resource tracker."""
+    try:
+        return b"multiprocessing.resource_tracker" in Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def reap_orphans(child: int) -> None:

@@ -73,6 +73,19 @@ child = subprocess.Popen(
 connection.send(EngineInfo(str(child.pid), 64, 32, 4, 1000))
 connection.recv()
 """
+# Plays vLLM, whose core shares memory with its workers.
+WITH_SHARED_MEMORY = """
+import os, sys, time
+from multiprocessing.connection import Connection
+from multiprocessing.shared_memory import SharedMemory
+from trimodal.llm.engines.protocol import EngineInfo
+connection = Connection(int(sys.argv[1]))
+connection.recv()
+shared = SharedMemory(create=True, size=1)
+if os.fork():
+    connection.send(EngineInfo(shared.name, 64, 32, 4, 1000))
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -192,6 +205,17 @@ def test_nothing_that_a_gpu_engine_started_outlives_it(
     client.close()
     assert not running(started), "the next engine would open beside it"
     client.close()
+
+
+def test_what_an_engine_left_in_shared_memory_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of vLLM (0.32) left some there, of which a container has 64 MiB."""
+    client = start_process(played(monkeypatch, "vllm", WITH_SHARED_MEMORY))
+    reader, shared = Reader(client), Path("/dev/shm", client.info.name)
+    assert shared.exists()
+    os.kill(client.pid or 0, signal.SIGKILL)
+    assert reader.died.wait(10)
+    client.close()
+    assert not shared.exists()
 
 
 def test_processes_of_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 MARK = "TRIMODAL_ENGINE"
 _PROC = Path("/proc")
 _SECONDS = 10.0  # for a process to die, and for its memory to be free
+_TRACKER_SECONDS = 2.0
 _GLANCE_SECONDS = 0.02
 
 
@@ -59,13 +60,19 @@ class ProcessFamily:
         self._seen |= self._members()
 
     def end(self) -> None:
-        """Kills all but the engine's own process, and waits until none runs."""
+        """Kills all but the engine's own process, and waits until none runs.
+
+        Python's resource tracker ends by itself once all are dead, and removes what they left in /dev/shm:
+        killed with them, each vLLM (0.32) left hundreds of MiB of names there.
+        """
         deadline = time.monotonic() + _SECONDS
+        spared_until = time.monotonic() + _TRACKER_SECONDS
         while True:
             self.note()
             if not (left := self._seen & set(_processes())):
                 return
-            for process in left:
+            trackers = {process for process in left if _tracks_resources(process.pid)}
+            for process in left - trackers if time.monotonic() < spared_until else left:
                 with contextlib.suppress(OSError):
                     os.kill(process.pid, signal.SIGKILL)
             if time.monotonic() > deadline:
@@ -118,6 +125,13 @@ def _marked(pid: int, mark: bytes) -> bool:
     try:
         return mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:  # it has gone, or belongs to another user
+        return False
+
+
+def _tracks_resources(pid: int) -> bool:
+    try:
+        return b"multiprocessing.resource_tracker" in (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
         return False
 
 
