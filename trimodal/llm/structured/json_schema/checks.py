@@ -73,6 +73,12 @@ def _first_error(validator: Any, value: Any) -> str:
         error = best_match(validator.iter_errors(value))
     except Unresolvable as unresolvable:
         raise ValueError("a reference leads nowhere") from unresolvable
+    except BaseException as panic:
+        # rpds (2026.9, under jsonschema) panics where Python's recursion ends within it, no Exception:
+        # "not": {"$ref": "#"} ended the thread that follows the engine, and all requests hung.
+        if type(panic).__module__ == "pyo3_runtime":
+            raise RecursionError from None
+        raise
     if error is None:
         return ""
     place = shortened(".".join(map(str, error.absolute_path)) or "its root")
