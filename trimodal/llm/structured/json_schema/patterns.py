@@ -35,6 +35,8 @@ _EVERY = (
     (0, sre.MAXREPEAT, parser.SubPattern(parser.State(), [(sre.IN, [(sre.RANGE, (0, _LAST))])])),
 )
 """What may stand before or behind a pattern without an anchor there."""
+_BEGINNINGS = [[(sre.AT, sre.AT_BEGINNING)], [(sre.AT, sre.AT_BEGINNING_STRING)]]
+_ENDS = [[(sre.AT, sre.AT_END)], [(sre.AT, sre.AT_END_STRING)]]
 
 
 def pattern_expression(grammar: Grammar, pattern: str, least: int, most: int | None) -> tuple[str, bool]:
@@ -62,11 +64,18 @@ def _wholes(items: list[Any]) -> list[list[Any]]:
     """The alternatives of a whole text: without anchors, and with what may stand around them."""
     if len(items) == 1 and items[0][0] is sre.SUBPATTERN:
         return _wholes(_group(items[0][1]))
-    if len(items) == 1 and items[0][0] is sre.BRANCH:
-        return [whole for branch in items[0][1][1] for whole in _wholes(list(branch))]
-    begins = bool(items) and items[0] in ((sre.AT, sre.AT_BEGINNING), (sre.AT, sre.AT_BEGINNING_STRING))
+    *first, last = items or [(None, None)]
+    if last[0] is sre.BRANCH:  # of "^a$|^b$" Python's parser makes ^(?:a$|b$)
+        branches = [list(branch) for branch in last[1][1]]
+        if not first or first in _BEGINNINGS:
+            return [whole for branch in branches for whole in _wholes([*first, *branch])]
+        if any(branch[-1:] in _ENDS for branch in branches):
+            ways = [one[:-1] if one[-1:] in _ENDS else [*one, _EVERY] for one in branches]
+            branch = (sre.BRANCH, (None, [parser.SubPattern(parser.State(), way) for way in ways]))
+            items = [*first, branch, *_ENDS[0]]
+    begins = items[:1] in _BEGINNINGS
     items = items[begins:]
-    ends = bool(items) and items[-1] in ((sre.AT, sre.AT_END), (sre.AT, sre.AT_END_STRING))
+    ends = items[-1:] in _ENDS
     items = items[: len(items) - ends]
     before = [] if begins or (items and _is_any(items[0])) else [_EVERY]
     return [[*before, *items, *([] if ends or (items and _is_any(items[-1])) else [_EVERY])]]
