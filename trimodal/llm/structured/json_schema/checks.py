@@ -150,6 +150,7 @@ def _frozen(value: Any) -> Any:
 def _without_patterns(schema: Any) -> Any:
     """The schema without what the grammar has held already and only regular expressions could tell again.
 
+    What patternProperties say of values is held: of an object with them the grammar takes their names alone.
     And without `$schema`, at which the library would take a validator of its own.
     """
     if isinstance(schema, list):
@@ -165,4 +166,8 @@ def _without_patterns(schema: Any) -> Any:
             result[key] = {name: _without_patterns(one) for name, one in value.items()}
         elif key not in dropped:
             result[key] = value if key in _VALUES else _without_patterns(value)
+    patterns = schema.get("patternProperties")
+    if isinstance(patterns, dict) and len(patterns) == 1:
+        (values,) = patterns.values()
+        result["additionalProperties"] = _without_patterns(values)
     return result
