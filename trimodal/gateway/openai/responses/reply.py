@@ -84,8 +84,8 @@ class Output:
         """Ends the last item, completed or incomplete; an empty answer is an empty message."""
         if not self.items:
             yield from self._begin_message()
-        if self.items[-1]["type"] == "function_call" and not self._reader.within:
-            status = "completed"  # the answer was cut behind its arguments
+        if self.items[-1]["type"] == "function_call":  # the answer may be cut behind its arguments
+            status = "incomplete" if self._reader.within else "completed"
         yield from self._end_item(status)
 
     def _think(self, text: str) -> Iterator[Event]:
