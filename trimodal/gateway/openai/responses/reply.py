@@ -79,6 +79,8 @@ class Output:
                 yield from self._write(part["content"])
             for call in part.get("tool_calls", ()):
                 yield from self._call(call)
+        if delta.finish_reason and self._tokens and self.items and self.items[-1]["type"] == "message":
+            yield from self._write("")  # a stop string left nothing to send of its token
 
     def end(self, status: str) -> Iterator[Event]:
         """Ends the last item, completed or incomplete; an empty answer is an empty message."""
