@@ -30,6 +30,7 @@ PATTERNS = [
     ("^(a*)*$", 0, None, True),
     ("^[A-Z][a-z]*$", 5, None, True),
     (r"^[^\d\s]\S\D$", 0, None, True),
+    ("^[^b-dc-xa\U0010ffff]$", 0, None, True),
     ("^[\\u00e0-\\u0150]{2}é?日+$", 0, None, True),
     (r'^"\\/[\t]$', 0, None, True),
     ("^(?:(?:ab){2}|c{0,3}?)d$", 0, None, True),
@@ -47,6 +48,13 @@ def test_what_is_drawn_matches(pattern: str, least: int, most: int | None, kept:
         text = json.loads(made.draw(seed))
         assert found.search(text), text
         assert not held or least <= len(text) <= (most or len(text))
+
+
+def test_a_class_of_all_but_many_characters_is_read_in_one_pass() -> None:
+    """64 KiB of them kept a processor for half a minute."""
+    many = "".join(chr(0x20000 + 2 * place) for place in range(60_000))
+    expression, _ = pattern_expression(Grammar(), f"^[^{many}]$", 0, None)
+    assert expression
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ _SPACE: tuple[Range, ...] = (
     *((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)),
 )
 _LINE_ENDS: tuple[Range, ...] = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
-_ANY: tuple[Range, ...] = ((0, _LAST),)
 _EVERY = (
     sre.MAX_REPEAT,
     (0, sre.MAXREPEAT, parser.SubPattern(parser.State(), [(sre.IN, [(sre.RANGE, (0, _LAST))])])),
@@ -147,9 +146,9 @@ def _element(grammar: Grammar, name: Any, value: Any) -> str:
     if name is sre.IN:
         return _class(grammar, _ranges(value))
     if name is sre.ANY:
-        return _class(grammar, _without(_ANY, _LINE_ENDS))
+        return _class(grammar, _but(_LINE_ENDS))
     if name is sre.NOT_LITERAL:
-        return _class(grammar, _without(_ANY, [(value, value)]))
+        return _class(grammar, _but([(value, value)]))
     word = "an anchor or a boundary inside" if name is sre.AT else "a look-around"
     raise ValueError(f"has {word}: it is not supported")
 
@@ -184,21 +183,22 @@ def _ranges(members: Sequence[Any]) -> tuple[Range, ...]:
             found.append(value)
         else:
             found += _CATEGORIES[value]
-    return _without(_ANY, found) if negated else tuple(found)
+    return _but(found) if negated else tuple(found)
 
 
-def _without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
-    """The characters of `ranges` that are not in `others`."""
-    for first, last in others:
-        parts = [((low, min(high, first - 1)), (max(low, last + 1), high)) for low, high in ranges]
-        ranges = [(low, high) for pair in parts for low, high in pair if low <= high]
-    return tuple(ranges)
+def _but(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """All characters but these; in one pass, as a class may name thousands."""
+    others, low = [], 0
+    for first, last in sorted(ranges):
+        others.append((low, first - 1))
+        low = max(low, last + 1)
+    return tuple((low, high) for low, high in [*others, (low, _LAST)] if low <= high)
 
 
 _CATEGORIES = {
-    sre.CATEGORY_DIGIT: _DIGITS, sre.CATEGORY_NOT_DIGIT: _without(_ANY, _DIGITS),
-    sre.CATEGORY_WORD: _WORD, sre.CATEGORY_NOT_WORD: _without(_ANY, _WORD),
-    sre.CATEGORY_SPACE: _SPACE, sre.CATEGORY_NOT_SPACE: _without(_ANY, _SPACE),
+    sre.CATEGORY_DIGIT: _DIGITS, sre.CATEGORY_NOT_DIGIT: _but(_DIGITS),
+    sre.CATEGORY_WORD: _WORD, sre.CATEGORY_NOT_WORD: _but(_WORD),
+    sre.CATEGORY_SPACE: _SPACE, sre.CATEGORY_NOT_SPACE: _but(_SPACE),
 }  # fmt: skip
 
 
