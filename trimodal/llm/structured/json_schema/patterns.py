@@ -20,6 +20,7 @@ except ImportError:  # Python 3.10
     import sre_constants as sre
     import sre_parse as parser
 
+MOST_CHARACTERS = 8192  # each may be a class of characters, which takes a tenth of a millisecond
 _LAST = 0x10FFFF
 _ESCAPED = (0x08, 0x09, 0x0A, 0x0C, 0x0D)  # of the control characters in a class; that is enough
 _DIGITS: tuple[Range, ...] = ((0x30, 0x39),)
@@ -44,6 +45,8 @@ def pattern_expression(grammar: Grammar, pattern: str, least: int, most: int | N
     Raises:
         ValueError: it is no regular expression, or has what no grammar says; the end of a sentence.
     """
+    if len(pattern) > MOST_CHARACTERS:
+        raise ValueError(f"has {len(pattern)} characters: at most {MOST_CHARACTERS} are taken")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what later Pythons may read otherwise, as [[a]
