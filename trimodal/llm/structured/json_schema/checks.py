@@ -94,19 +94,28 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     kind = _dialect(schema)
     work = 0
 
+    def count(values: int) -> None:
+        nonlocal work
+        work += 1 + values
+        if work > _MOST_WORK:
+            raise ValueError("too much to check")
+
     def counted(check: Any) -> Any:
         def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            nonlocal work
-            work += 1 + (len(value) if isinstance(value, list | dict) else 0)
-            if work > _MOST_WORK:
-                raise ValueError("too much to check")
+            count(len(value) if isinstance(value, list | dict) else 0)
             return check(validator, value, instance, schema)
 
         return keyword
 
+    def is_boolean(_: Any, value: Any) -> bool:
+        """Asked of each schema also where unevaluatedProperties follows references past the keywords."""
+        count(0)
+        return isinstance(value, bool)
+
     own = {"multipleOf": _multiple, "uniqueItems": _unique}
     own["dependencies"] = Draft7Validator.VALIDATORS["dependencies"]
-    checked = extend(kind, {name: counted(check) for name, check in {**kind.VALIDATORS, **own}.items()})
+    keywords = {name: counted(check) for name, check in {**kind.VALIDATORS, **own}.items()}
+    checked = extend(kind, keywords, type_checker=kind.TYPE_CHECKER.redefine("boolean", is_boolean))
     # An empty registry: the default one would ask the network for what it does not know.
     return checked(_without_patterns(schema), registry=Registry())
 
