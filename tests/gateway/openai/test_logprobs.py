@@ -122,6 +122,25 @@ def test_offsets_count_characters_also_where_tokens_are_parts_of_them(serve: Ser
     assert choice.logprobs.text_offset == [0, 0, 1]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_token_of_which_a_stop_string_leaves_nothing_to_send_is_told(serve: Serve, stream: bool) -> None:
+    """Its first part was sent before the rest turned out to begin the stop string."""
+
+    async def llm(request):  # type: ignore[no-untyped-def]
+        yield llm_outputs("a")
+        told = [{"token": "a\n", "bytes": [97, 10], "logprob": -1}]
+        yield {**llm_outputs("", "stop"), "logprobs": strings([json.dumps(told).encode()])}
+
+    client = serve(fake_triton(llm=llm)).openai()
+    created = client.completions.create(model="llm", prompt="b", logprobs=0, stop="\n\n", stream=stream)
+    choices = [chunk.choices[0] for chunk in created] if stream else created.choices
+    assert [token for one in choices if one.logprobs for token in one.logprobs.tokens] == ["a\n"]
+    asked: Any = {"model": "llm", "input": "b", "include": ["message.output_text.logprobs"]}
+    created = client.responses.create(**asked, stream=stream)
+    answer = [*created][-1].response if stream else created
+    assert [one.token for one in answer.output[0].content[0].logprobs] == ["a\n"]
+
+
 async def evaluated(request: Request) -> AsyncIterator[Tensors]:
     """An llm as lm-evaluation-harness asks it: what its prompt cost, and one token more."""
     asked = int(request.inputs["prompt_logprobs"][0])

@@ -152,7 +152,7 @@ class Completion:
                     begun[index] = CompletionLogprobs(self._request.logprobs)
                     text = self._echo(index) + text
                     tokens = (*stream.prompt_logprobs, *tokens)
-                if text:
+                if text or tokens:  # a stop string may leave nothing to send of its token
                     logprobs = begun[index].part(tokens)
                     choice = {"index": index, "text": text, "logprobs": logprobs, "finish_reason": None}
                     chunks = event({**shared, "choices": [choice]})

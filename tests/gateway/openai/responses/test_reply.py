@@ -250,13 +250,14 @@ def test_a_loop_of_tools_goes_on_from_what_is_kept(serve: Serve) -> None:
     assert (user["content"], tool["content"]) == ("hi", "12")
 
 
-def test_a_call_that_was_cut_is_not_kept(serve: Serve) -> None:
-    """Its arguments are no JSON: the model would refuse the talk from then on."""
+@pytest.mark.parametrize(("reason", "status"), [("length", "incomplete"), ("stop", "completed")])
+def test_a_call_that_was_cut_is_not_kept(serve: Serve, reason: str, status: str) -> None:
+    """Its arguments are no JSON: the model would refuse the talk from then on. A stop string cuts, too."""
     cut = CALL[: CALL.index(" c")]
-    served = serve(fake_triton(llm=scripted(cut, finish_reason="length")))
+    served = serve(fake_triton(llm=scripted(cut, finish_reason=reason)))
     create = strict(served).responses.create
     first = create(model="llm", input="hi", tools=[TOOL])  # type: ignore[list-item]
-    assert (first.status, first.output[0].status) == ("incomplete", "incomplete")  # type: ignore[union-attr]
+    assert (first.status, first.output[0].status) == (status, "incomplete")  # type: ignore[union-attr]
     create(model="llm", input="and?", previous_response_id=first.id)
     assert [one.get("tool_calls") for one in json.loads(sent_to(served).inputs["messages"][0])] == [None] * 3
 

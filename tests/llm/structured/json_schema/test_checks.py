@@ -59,6 +59,24 @@ def test_a_schema_that_asks_for_too_much_is_given_up(compared: list[int]) -> Non
     assert compared[0] < 60_000
 
 
+def test_what_is_evaluated_is_not_looked_for_without_end() -> None:
+    """Each of 60 schemas leads to the next twice."""
+    schema: dict[str, Any] = {"$defs": {"a60": {}}, "unevaluatedProperties": False, "$ref": "#/$defs/a0"}
+    for place in range(60):
+        following = {"$ref": f"#/$defs/a{place + 1}"}
+        schema["$defs"][f"a{place}"] = {**following, "dependentSchemas": {"x": following}}
+    assert "could not be checked" in checks.problem(schema, '{"x": 1}')
+
+
+def test_a_schema_that_means_itself_is_given_up_wherever_recursion_ends() -> None:
+    schema: dict[str, Any] = {"$ref": "#/$defs/a"}
+    for _ in range(30):  # in jsonschema, or in the Rust below it
+        schema = {"allOf": [schema], "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}}
+        assert "could not be checked" in checks.problem(schema, "1")
+        with pytest.raises(ValueError, match="cannot be told"):
+            checks.valid(schema, [1])
+
+
 @pytest.mark.parametrize("given", [{"a": 1}, ["a"], 5, None])
 def test_a_dialect_that_is_no_address_is_refused(given: Any) -> None:
     schema = {"$schema": given, "type": "array", "uniqueItems": True}

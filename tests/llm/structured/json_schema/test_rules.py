@@ -8,6 +8,7 @@ import pytest
 
 from trimodal.errors import InvalidArgument
 from trimodal.llm.structured.grammar import Grammar
+from trimodal.llm.structured.json_schema import merging
 from trimodal.llm.structured.json_schema.rules import SchemaRules
 
 
@@ -104,3 +105,15 @@ def test_one_of_is_taken_where_only_one_can_be_meant() -> None:
     assert grammar_of({"oneOf": kinds}) == grammar_of({"anyOf": kinds})
     grammar_of({"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}], **defined})
     grammar_of({"oneOf": [{"type": "string"}, {"type": "null"}]})
+
+
+def test_what_one_schema_of_many_says_alone_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked = []
+    own = merging._schemas
+    monkeypatch.setattr(merging, "_schemas", lambda *both: looked.append(both) or own(*both))
+    many = [{"properties": {f"a{index}": {"const": index}}} for index in range(100)]
+    closed = {"properties": {"a5": {"type": "integer"}}, "additionalProperties": False}
+    grammar_of({"type": "object", "allOf": [*many, closed]})
+    assert len(looked) == 100  # one that both have, and all that the last one does not

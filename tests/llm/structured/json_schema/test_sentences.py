@@ -59,6 +59,13 @@ def test_what_only_a_whole_answer_tells_is_named() -> None:
     assert form.problem('{"tags": [1, 1]}') == "response_format: the answer broke 'uniqueItems' at tags"
 
 
+def test_what_is_below_patterns_of_names_is_held_against_whole_answers() -> None:
+    below = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    form = form_of({"type": "object", "patternProperties": {"^[a-z]$": below}, "additionalProperties": False})
+    assert form.problem('{"a": [1, 2], "b": [1]}') == ""
+    assert "broke 'uniqueItems' at b" in form.problem('{"a": [1, 2], "b": [1, 1]}')
+
+
 def test_a_schema_that_would_follow_references_without_end_is_given_up() -> None:
     twice = [{"$ref": "#"}, {"$ref": "#"}]
     form = form_of({"type": "object", "properties": {"a": {"oneOf": twice}}, "not": {"required": ["b"]}})

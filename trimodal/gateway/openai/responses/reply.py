@@ -79,13 +79,15 @@ class Output:
                 yield from self._write(part["content"])
             for call in part.get("tool_calls", ()):
                 yield from self._call(call)
+        if delta.finish_reason and self._tokens and self.items and self.items[-1]["type"] == "message":
+            yield from self._write("")  # a stop string left nothing to send of its token
 
     def end(self, status: str) -> Iterator[Event]:
         """Ends the last item, completed or incomplete; an empty answer is an empty message."""
         if not self.items:
             yield from self._begin_message()
-        if self.items[-1]["type"] == "function_call" and not self._reader.within:
-            status = "completed"  # the answer was cut behind its arguments
+        if self.items[-1]["type"] == "function_call":  # the answer may be cut behind its arguments
+            status = "incomplete" if self._reader.within else "completed"
         yield from self._end_item(status)
 
     def _think(self, text: str) -> Iterator[Event]:

@@ -73,6 +73,12 @@ def _first_error(validator: Any, value: Any) -> str:
         error = best_match(validator.iter_errors(value))
     except Unresolvable as unresolvable:
         raise ValueError("a reference leads nowhere") from unresolvable
+    except BaseException as panic:
+        # rpds (2026.9, under jsonschema) panics where Python's recursion ends within it, no Exception:
+        # "not": {"$ref": "#"} ended the thread that follows the engine, and all requests hung.
+        if type(panic).__module__ == "pyo3_runtime":
+            raise RecursionError from None
+        raise
     if error is None:
         return ""
     place = shortened(".".join(map(str, error.absolute_path)) or "its root")
@@ -88,19 +94,28 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     kind = _dialect(schema)
     work = 0
 
+    def count(values: int) -> None:
+        nonlocal work
+        work += 1 + values
+        if work > _MOST_WORK:
+            raise ValueError("too much to check")
+
     def counted(check: Any) -> Any:
         def keyword(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-            nonlocal work
-            work += 1 + (len(value) if isinstance(value, list | dict) else 0)
-            if work > _MOST_WORK:
-                raise ValueError("too much to check")
+            count(len(value) if isinstance(value, list | dict) else 0)
             return check(validator, value, instance, schema)
 
         return keyword
 
+    def is_boolean(_: Any, value: Any) -> bool:
+        """Asked of each schema also where unevaluatedProperties follows references past the keywords."""
+        count(0)
+        return isinstance(value, bool)
+
     own = {"multipleOf": _multiple, "uniqueItems": _unique}
     own["dependencies"] = Draft7Validator.VALIDATORS["dependencies"]
-    checked = extend(kind, {name: counted(check) for name, check in {**kind.VALIDATORS, **own}.items()})
+    keywords = {name: counted(check) for name, check in {**kind.VALIDATORS, **own}.items()}
+    checked = extend(kind, keywords, type_checker=kind.TYPE_CHECKER.redefine("boolean", is_boolean))
     # An empty registry: the default one would ask the network for what it does not know.
     return checked(_without_patterns(schema), registry=Registry())
 
@@ -144,6 +159,7 @@ def _frozen(value: Any) -> Any:
 def _without_patterns(schema: Any) -> Any:
     """The schema without what the grammar has held already and only regular expressions could tell again.
 
+    What patternProperties say of values is held: of an object with them the grammar takes their names alone.
     And without `$schema`, at which the library would take a validator of its own.
     """
     if isinstance(schema, list):
@@ -159,4 +175,8 @@ def _without_patterns(schema: Any) -> Any:
             result[key] = {name: _without_patterns(one) for name, one in value.items()}
         elif key not in dropped:
             result[key] = value if key in _VALUES else _without_patterns(value)
+    patterns = schema.get("patternProperties")
+    if isinstance(patterns, dict) and len(patterns) == 1:
+        (values,) = patterns.values()
+        result["additionalProperties"] = _without_patterns(values)
     return result

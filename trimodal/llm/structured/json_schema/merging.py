@@ -74,13 +74,16 @@ def _properties(one: Schema, other: Schema) -> dict[str, Any]:
     listed: list[Mapping[str, Any]] = [schema.get("properties", {}) for schema in (one, other)]
     if not all(isinstance(properties, dict) for properties in listed):
         raise TypeError("properties")
-    result = {}
-    for name in {**listed[0], **listed[1]}:
-        first, second = (
-            properties.get(name, schema.get("additionalProperties", True))
-            for properties, schema in zip(listed, (one, other), strict=True)
-        )
-        result[name] = first if first == second else _schemas(first, second)
+    first, second = listed
+    result = {**first, **second}
+    for name in first.keys() & second.keys():
+        if first[name] != second[name]:
+            result[name] = _schemas(first[name], second[name])
+    for own, others, rest in ((first, second, other), (second, first, one)):
+        unnamed = rest.get("additionalProperties", True)
+        if unnamed not in (True, {}):  # of many schemas each would be looked at with all before it
+            for name in own.keys() - others.keys():
+                result[name] = own[name] if own[name] == unnamed else _schemas(own[name], unnamed)
     return result
 
 

@@ -20,6 +20,7 @@ except ImportError:  # Python 3.10
     import sre_constants as sre
     import sre_parse as parser
 
+MOST_CHARACTERS = 8192  # each may be a class of characters, which takes a tenth of a millisecond
 _LAST = 0x10FFFF
 _ESCAPED = (0x08, 0x09, 0x0A, 0x0C, 0x0D)  # of the control characters in a class; that is enough
 _DIGITS: tuple[Range, ...] = ((0x30, 0x39),)
@@ -29,12 +30,13 @@ _SPACE: tuple[Range, ...] = (
     *((0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F), (0x3000, 0x3000), (0xFEFF, 0xFEFF)),
 )
 _LINE_ENDS: tuple[Range, ...] = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
-_ANY: tuple[Range, ...] = ((0, _LAST),)
 _EVERY = (
     sre.MAX_REPEAT,
     (0, sre.MAXREPEAT, parser.SubPattern(parser.State(), [(sre.IN, [(sre.RANGE, (0, _LAST))])])),
 )
 """What may stand before or behind a pattern without an anchor there."""
+_BEGINNINGS = [[(sre.AT, sre.AT_BEGINNING)], [(sre.AT, sre.AT_BEGINNING_STRING)]]
+_ENDS = [[(sre.AT, sre.AT_END)], [(sre.AT, sre.AT_END_STRING)]]
 
 
 def pattern_expression(grammar: Grammar, pattern: str, least: int, most: int | None) -> tuple[str, bool]:
@@ -43,6 +45,8 @@ def pattern_expression(grammar: Grammar, pattern: str, least: int, most: int | N
     Raises:
         ValueError: it is no regular expression, or has what no grammar says; the end of a sentence.
     """
+    if len(pattern) > MOST_CHARACTERS:
+        raise ValueError(f"has {len(pattern)} characters: at most {MOST_CHARACTERS} are taken")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what later Pythons may read otherwise, as [[a]
@@ -62,11 +66,18 @@ def _wholes(items: list[Any]) -> list[list[Any]]:
     """The alternatives of a whole text: without anchors, and with what may stand around them."""
     if len(items) == 1 and items[0][0] is sre.SUBPATTERN:
         return _wholes(_group(items[0][1]))
-    if len(items) == 1 and items[0][0] is sre.BRANCH:
-        return [whole for branch in items[0][1][1] for whole in _wholes(list(branch))]
-    begins = bool(items) and items[0] in ((sre.AT, sre.AT_BEGINNING), (sre.AT, sre.AT_BEGINNING_STRING))
+    *first, last = items or [(None, None)]
+    if last[0] is sre.BRANCH:  # of "^a$|^b$" Python's parser makes ^(?:a$|b$)
+        branches = [list(branch) for branch in last[1][1]]
+        if not first or first in _BEGINNINGS:
+            return [whole for branch in branches for whole in _wholes([*first, *branch])]
+        if any(branch[-1:] in _ENDS for branch in branches):
+            ways = [one[:-1] if one[-1:] in _ENDS else [*one, _EVERY] for one in branches]
+            branch = (sre.BRANCH, (None, [parser.SubPattern(parser.State(), way) for way in ways]))
+            items = [*first, branch, *_ENDS[0]]
+    begins = items[:1] in _BEGINNINGS
     items = items[begins:]
-    ends = bool(items) and items[-1] in ((sre.AT, sre.AT_END), (sre.AT, sre.AT_END_STRING))
+    ends = items[-1:] in _ENDS
     items = items[: len(items) - ends]
     before = [] if begins or (items and _is_any(items[0])) else [_EVERY]
     return [[*before, *items, *([] if ends or (items and _is_any(items[-1])) else [_EVERY])]]
@@ -138,9 +149,9 @@ def _element(grammar: Grammar, name: Any, value: Any) -> str:
     if name is sre.IN:
         return _class(grammar, _ranges(value))
     if name is sre.ANY:
-        return _class(grammar, _without(_ANY, _LINE_ENDS))
+        return _class(grammar, _but(_LINE_ENDS))
     if name is sre.NOT_LITERAL:
-        return _class(grammar, _without(_ANY, [(value, value)]))
+        return _class(grammar, _but([(value, value)]))
     word = "an anchor or a boundary inside" if name is sre.AT else "a look-around"
     raise ValueError(f"has {word}: it is not supported")
 
@@ -175,21 +186,22 @@ def _ranges(members: Sequence[Any]) -> tuple[Range, ...]:
             found.append(value)
         else:
             found += _CATEGORIES[value]
-    return _without(_ANY, found) if negated else tuple(found)
+    return _but(found) if negated else tuple(found)
 
 
-def _without(ranges: Iterable[Range], others: Iterable[Range]) -> tuple[Range, ...]:
-    """The characters of `ranges` that are not in `others`."""
-    for first, last in others:
-        parts = [((low, min(high, first - 1)), (max(low, last + 1), high)) for low, high in ranges]
-        ranges = [(low, high) for pair in parts for low, high in pair if low <= high]
-    return tuple(ranges)
+def _but(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """All characters but these; in one pass, as a class may name thousands."""
+    others, low = [], 0
+    for first, last in sorted(ranges):
+        others.append((low, first - 1))
+        low = max(low, last + 1)
+    return tuple((low, high) for low, high in [*others, (low, _LAST)] if low <= high)
 
 
 _CATEGORIES = {
-    sre.CATEGORY_DIGIT: _DIGITS, sre.CATEGORY_NOT_DIGIT: _without(_ANY, _DIGITS),
-    sre.CATEGORY_WORD: _WORD, sre.CATEGORY_NOT_WORD: _without(_ANY, _WORD),
-    sre.CATEGORY_SPACE: _SPACE, sre.CATEGORY_NOT_SPACE: _without(_ANY, _SPACE),
+    sre.CATEGORY_DIGIT: _DIGITS, sre.CATEGORY_NOT_DIGIT: _but(_DIGITS),
+    sre.CATEGORY_WORD: _WORD, sre.CATEGORY_NOT_WORD: _but(_WORD),
+    sre.CATEGORY_SPACE: _SPACE, sre.CATEGORY_NOT_SPACE: _but(_SPACE),
 }  # fmt: skip
 
 
