@@ -189,6 +189,20 @@ def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
     assert sentence.endswith("trimodal build all --llm DIRECTORY")
 
 
+@pytest.mark.parametrize(("task", "name"), [("llm", "my.gguf"), ("speech", "large-v3.pt")])
+def test_a_file_that_a_script_converts_is_its_checkpoint(
+    ran: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, name: str
+) -> None:
+    """`trimodal build llm my.gguf` took it, `trimodal build all --llm my.gguf` did not."""
+    fetched: list[str] = []
+    monkeypatch.setattr(build_support, "resolve_checkpoint", fetched.append)
+    (tmp_path / name).touch()
+    result = run("all", f"--{task}", tmp_path / name)
+    assert result.exit_code == 0, result.output
+    assert str(tmp_path / name) in [command[2] for command, _ in ran]
+    assert len(fetched) == len(ran) - 1, "the others are fetched first"
+
+
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(build.NEEDS, "embedding_onnx", ("numpy", "no_such_package"))
     result = run("embedding", "x")
