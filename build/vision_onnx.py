@@ -148,7 +148,7 @@ def manifest(source: Source, precision: str, check: dict[str, Any], options: arg
         precision=precision,
         source=source.name,
         source_sha256=source.digest,
-        command=build_command("build/vision_onnx.py"),
+        command=build_command("vision_onnx"),
         shapes={"pixels": [-1, 3, spec.height, spec.width], "classes": len(source.labels)},
         calibration=used,
         check=check,

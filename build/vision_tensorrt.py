@@ -161,7 +161,7 @@ def manifest(
         precision=precision,
         source=onnx.source,
         source_sha256=onnx.source_sha256,
-        command=build_command("build/vision_tensorrt.py"),
+        command=build_command("vision_tensorrt"),
         shapes={**onnx.shapes, "max_batch_size": max(one["pixels"].max[0] for one in figures.profiles)},
         gpu=figures.gpu,
         profiles=figures.profiles,

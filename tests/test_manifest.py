@@ -200,6 +200,16 @@ def test_a_checkpoint_hash_is_over_names_and_contents(tmp_path: Path) -> None:
     assert checkpoint_sha256(tmp_path) not in (first, second)
 
 
+@pytest.mark.parametrize("name", ["efficientnet-lite0.pth", "model.onnx_data"])
+def test_a_checkpoint_hash_is_over_weights_of_every_kind(name: str, tmp_path: Path) -> None:
+    """torchvision's and optimum's names: else all checkpoints of a lone .pth file had one hash."""
+    hashes = {checkpoint_sha256(tmp_path)}
+    for content in (b"1", b"2"):
+        (tmp_path / name).write_bytes(content)
+        hashes.add(checkpoint_sha256(tmp_path))
+    assert len(hashes) == 3
+
+
 def test_a_file_hash_is_sha256(tmp_path: Path) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * ((1 << 20) + 1))

@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from trimodal.errors import ArtefactError, OperatorError, refused_by_system
 from trimodal.host import end_in_order
-from trimodal.paths import HUB_ID, STARTER
+from trimodal.paths import ENGINES_VARIABLE, HUB_ID, STARTER
 from trimodal.report.console import Table, print_table
 from trimodal.starter import fetch_starter
 
@@ -97,8 +97,14 @@ def report(
 
 
 def build_command(script: str) -> str:
-    """The command that builds this artefact again, for its manifest; `script` as seen from the repository."""
-    return shlex.join(["python", script, *sys.argv[1:]])
+    """The command that builds this artefact again, and where it lies, for its manifest.
+
+    Not the script itself, TASK_RUNTIME: beside a wheel there is no build/, and engines have their own folder.
+    """
+    task, _, runtime = script.partition("_")
+    engines = os.environ.get(ENGINES_VARIABLE)
+    where = ["--engines", engines] if engines else []
+    return shlex.join(["trimodal", "build", task, "--runtime", runtime, *where, *sys.argv[1:]])
 
 
 def run_script(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:

@@ -243,7 +243,8 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def checkpoint_sha256(directory: Path) -> str:
     """One hash over a checkpoint directory's weights, config and tokenizer files, names included."""
     digest = hashlib.sha256()
-    suffixes = {".safetensors", ".bin", ".json", ".model", ".txt", ".pt", ".py", ".onnx", ".data"}
+    weights = {".safetensors", ".bin", ".pt", ".pth", ".onnx", ".data", ".onnx_data"}
+    suffixes = weights | {".json", ".model", ".txt", ".py"}
     for path in sorted(directory.iterdir()):
         if path.is_file() and path.suffix in suffixes:
             digest.update(path.name.encode())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trimodal.build_support import build_command, operator_errors, progress, report, resolve_checkpoint
+from trimodal.build_support import operator_errors, progress, report, resolve_checkpoint
 from trimodal.manifest import Manifest, atomic_directory, checkpoint_sha256, write_manifest
 from trimodal.paths import artefact_root
 
@@ -102,7 +103,7 @@ def build(
                 precision=precision,
                 source=source,
                 source_sha256=checkpoint,
-                command=build_command("build/judge/build.py"),
+                command=shlex.join(["python", "build/judge/build.py", *sys.argv[1:]]),
                 shapes={"max_length": longest(model.config)},
                 check=check,
                 extra={

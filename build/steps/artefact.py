@@ -132,7 +132,7 @@ def origin(directory: Path, source: str, script: str) -> dict[str, str]:
     return {
         "source": source_name(source),
         "source_sha256": checkpoint_sha256(directory),
-        "command": build_command(f"build/{script}.py"),
+        "command": build_command(script),
     }
 
 

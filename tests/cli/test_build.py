@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -187,6 +188,37 @@ def test_a_hub_that_does_not_answer_is_one_sentence_before_anything_is_built(
     sentence = result.output.splitlines()[-1]
     assert "the hub did not give Qwen/Qwen2.5-0.5B-Instruct (ConnectionError)" in sentence
     assert sentence.endswith("trimodal build all --llm DIRECTORY")
+
+
+@pytest.mark.parametrize("engines", ["", "/my volume"])
+def test_the_command_in_a_manifest_builds_the_same_again(
+    ran: list[Any], monkeypatch: pytest.MonkeyPatch, engines: str
+) -> None:
+    """`python build/llm_place.py` is not there beside a wheel, and did not name the engines' own folder."""
+    monkeypatch.setenv(ENGINES_VARIABLE, engines)
+    monkeypatch.setattr(sys, "argv", ["llm_place.py", "my checkpoint", "--copy"])
+    command = shlex.split(build_support.build_command("llm_place"))
+    monkeypatch.delenv(ENGINES_VARIABLE)
+    assert command[:2] == ["trimodal", "build"]
+    result = run(*command[2:])
+    assert result.exit_code == 0, result.output
+    ((script_command, environment),) = ran
+    assert script_command == [sys.executable, script("llm_place"), "my checkpoint", "--copy"]
+    assert environment.get(ENGINES_VARIABLE, "") == engines
+
+
+@pytest.mark.parametrize(("task", "name"), [("llm", "my.gguf"), ("speech", "large-v3.pt")])
+def test_a_file_that_a_script_converts_is_its_checkpoint(
+    ran: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, name: str
+) -> None:
+    """`trimodal build llm my.gguf` took it, `trimodal build all --llm my.gguf` did not."""
+    fetched: list[str] = []
+    monkeypatch.setattr(build_support, "resolve_checkpoint", fetched.append)
+    (tmp_path / name).touch()
+    result = run("all", f"--{task}", tmp_path / name)
+    assert result.exit_code == 0, result.output
+    assert str(tmp_path / name) in [command[2] for command, _ in ran]
+    assert len(fetched) == len(ran) - 1, "the others are fetched first"
 
 
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

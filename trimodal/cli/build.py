@@ -90,6 +90,8 @@ MODELS = {
     "embedding": "embedding",
     "turn": "turn",
 }
+# Task → ending of a file that its scripts convert by themselves.
+FILES = {"llm": ".gguf", "speech": ".pt"}
 # What the scripts for processors import, and how it is installed.
 NEEDS = {
     "llm_openvino": ("torch", "transformers", "nncf", "openvino_genai", "optimum"),
@@ -106,7 +108,7 @@ NVIDIA_DRIVER = Path("/proc/driver/nvidia")
 INSTALL_OPTIMUM = "pip install --no-deps optimum==2.3.0 optimum-intel==2.2.0"
 
 
-Checkpoint = Annotated[str | None, typer.Option(help="Other checkpoint: directory or hub id.")]
+Checkpoint = Annotated[str | None, typer.Option(help="Other checkpoint, as its own command takes it.")]
 Engines = Annotated[
     Path | None,
     typer.Option(envvar=ENGINES_VARIABLE, help="Where engines are put; default: into the repository."),
@@ -246,6 +248,9 @@ def fetch(sources: Mapping[str, str]) -> None:
     from trimodal.errors import ArtefactError
 
     for task, source in sources.items():
+        file = Path(source).expanduser()
+        if file.is_file() and file.suffix == FILES.get(task):
+            continue
         try:
             resolve_checkpoint(source)
         except ArtefactError as error:

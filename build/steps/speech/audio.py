@@ -49,9 +49,10 @@ def read_recordings(directory: Path, longest_s: float) -> list[Recording]:
             windows = tuple(islice(read_blocks(path, longest_s), room + 1))
         except AudioError as error:
             raise ArtefactError(str(error)) from None
-        if len(windows) <= room:
-            room -= len(windows)
-            recordings.append(Recording(windows, texts.get(path.name)))
+        # Of a longer one its beginning, whose text nobody knows.
+        text = texts.get(path.name) if len(windows) <= room else None
+        recordings.append(Recording(windows[:room], text))
+        room -= len(windows[:room])
     if not recordings:
         raise ArtefactError(f"{directory} holds no audio ({', '.join(SUFFIXES)}) to check on")
     return recordings

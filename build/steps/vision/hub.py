@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from steps.artefact import read_json, reason
 from steps.llm.checkpoint import quiet
-from steps.vision.classifier import EXPORT_THERE, Classifier
+from steps.vision.classifier import CONFIG, EXPORT_THERE, Classifier
 from steps.vision.images import normalised
 from torch import Tensor, nn
 
@@ -75,7 +75,13 @@ def read_hub(directory: Path, model_type: str) -> Classifier:
             f"({', '.join(lacking[:3])} …): it was saved without its classifier, or is damaged"
         )
     network = LogitsOf(model).eval()
-    labels = [str(model.config.id2label[index]) for index in range(model.config.num_labels)]
+    named = model.config.id2label
+    if unnamed := sorted(set(range(model.config.num_labels)) - set(named)):
+        raise ArtefactError(
+            f"{directory / CONFIG}: id2label names no class {unnamed[0]}: its classes are "
+            f"0 to {model.config.num_labels - 1}"
+        )
+    labels = [str(named[index]) for index in range(model.config.num_labels)]
     processor = _processor(directory, model_type)
     spec = input_spec(processor.to_dict(), directory / PROCESSOR)
     _compare(processor, spec, directory / PROCESSOR)

@@ -52,7 +52,7 @@ def test_a_checkpoint_is_linked_and_described(checkpoint: Path, tmp_path: Path) 
     assert manifest.shapes["max_position_embeddings"] == config["max_position_embeddings"]
     assert manifest.shapes["head_dim"] * config["num_attention_heads"] == config["hidden_size"]
     assert manifest.extra == {"eos_token_ids": [511], "has_chat_template": True, "random_weights": True}
-    assert manifest.command == f"python build/llm_place.py {checkpoint} --out {tmp_path / 'placed'}"
+    assert manifest.command == f"trimodal build llm --runtime place {checkpoint} --out {tmp_path / 'placed'}"
     for name, digest in manifest.files.items():
         placed = tmp_path / "placed" / name
         assert placed.is_symlink()

@@ -207,6 +207,15 @@ def test_no_more_of_a_folder_is_read_than_is_heard(tmp_path):
     assert len(importlib.import_module("steps.speech.audio").read_recordings(tmp_path, 5.0)) == 64
 
 
+def test_of_a_recording_that_is_too_long_the_beginning_is_heard(tmp_path):
+    """A folder of one hour-long meeting held no audio, it was said."""
+    soundfile.write(tmp_path / "meeting.wav", sound(7.0, 0), SAMPLE_RATE)
+    (tmp_path / "samples.json").write_text('[{"file": "meeting.wav", "text": "all of it"}]')
+    read = importlib.import_module("steps.speech.audio").read_recordings
+    assert [(len(one.windows), one.text) for one in read(tmp_path, 0.1)] == [(64, None)]
+    assert [(len(one.windows), one.text) for one in read(tmp_path, 1.0)] == [(7, "all of it")]
+
+
 @pytest.mark.parametrize(
     ("config", "expected"),
     [

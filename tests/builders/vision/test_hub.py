@@ -152,6 +152,12 @@ def test_labels_and_architecture_are_the_checkpoints(vit, tmp_path):
     assert manifest.check["max_score_error"] < 1e-5
 
 
+def test_classes_that_are_counted_from_1_are_refused(vit):
+    change(vit / "config.json", id2label={str(index): f"class {index}" for index in range(1, 7)})
+    with pytest.raises(ArtefactError, match="id2label names no class 0: its classes are 0 to 5"):
+        hub.read_hub(vit, "vit")
+
+
 def test_checkpoints_that_are_not_whole_classifiers_are_refused(vit, capsys, tmp_path):
     sentence = "it was saved without its classifier, or is damaged"
     change(vit / "config.json", id2label={str(index): str(index) for index in range(7)})

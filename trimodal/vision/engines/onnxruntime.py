@@ -33,7 +33,7 @@ def open_engine(artefact: ClassifierArtefact, settings: VisionSettings) -> OnnxR
         # Its optimiser gets FP8 between casts wrong on a processor, without an error (1.31).
         raise ArtefactError(
             f"{artefact.directory} is an FP8 graph, which only TensorRT runs: build one for this engine with "
-            f"python build/vision_onnx.py {artefact.manifest.source} --precision fp16"
+            f"trimodal build vision {artefact.manifest.source} --precision fp16"
         )
     sizes = settings.warm_up_batch_sizes
     # ONNX Runtime keeps the memory of the largest run for good: 0.4 GB of 16 images of EfficientNet-Lite0.
