@@ -69,7 +69,7 @@ async def talk(
         if counted:
             found.prompt += answer.usage.prompt
             found.cached += answer.usage.cached
-            found.ttft.append(answer.timing.ttft or 0.0)
+            found.ttft.append(answer.timing.ttft or answer.timing.latency)  # no text: until its end
         talks[number].append({"role": "assistant", "content": answer.text})
 
     for turn in range(turns):

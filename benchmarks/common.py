@@ -13,10 +13,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 from websockets.asyncio.client import ClientConnection
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.client import Client
+from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.base import Timeouts
 from trimodal.client.transports.grpc import GrpcTransport
 from trimodal.errors import ServerError
@@ -107,6 +109,16 @@ async def pooled(servers: Sequence[TritonServer]) -> AsyncIterator[Client]:
         pool.start(Timeouts())
         await pool.looked()
         yield client
+
+
+async def post(client: httpx.AsyncClient, path: str, **content: Any) -> None:
+    """Waits for an answer. Raises: ServerError, ConnectionLost: it is none; says why."""
+    try:
+        (await client.post(path, **content)).raise_for_status()
+    except httpx.HTTPStatusError as error:
+        raise ServerError(f"HTTP {error.response.status_code}: {error.response.text[:200]}") from None
+    except httpx.HTTPError as error:
+        raise ConnectionLost(f"{client.base_url}: {str(error) or type(error).__name__}") from None
 
 
 async def put(socket: ClientConnection, kind: str, **fields: Any) -> None:

@@ -25,7 +25,7 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import Process, free_port, running, serving, until
+from benchmarks.common import Process, free_port, post, running, serving, until
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
@@ -97,8 +97,7 @@ def over_http(client: httpx.AsyncClient, files: Sequence[bytes]) -> Send:
 
     async def ask(record: Record, number: int) -> None:
         (image,) = batch_of(files, number, 1)
-        answer = await client.post("/predict", json={"image": base64.b64encode(image).decode()})
-        answer.raise_for_status()
+        await post(client, "/predict", json={"image": base64.b64encode(image).decode()})
         record.piece()
 
     return sender(ask)

@@ -103,19 +103,21 @@ async def mute(way: Any, samples: Samples, results: list[float]) -> tuple[float,
             async for chunk in spoken(samples, CHUNK_S):
                 await send(chunk)
 
-        async def heard() -> float:
+        async def heard() -> float | None:
             async for ends in words:
                 if ends and ends[-1] > last - NEAR_S:
                     return clock()
-            return clock()
+            return None  # the session was closed
 
         speaking = asyncio.ensure_future(speak())
         try:
             came = await asyncio.wait_for(heard(), LIMIT_S + last)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             return None
         finally:
             speaking.cancel()
+        if came is None:
+            return None
         settled = began + len(samples) / SAMPLE_RATE + QUIET_S
         due = max(at for at in (began, settled, *results) if at <= came)
         return came - began - last, came - due

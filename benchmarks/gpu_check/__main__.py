@@ -42,6 +42,7 @@ def measure_part(name: str, options: Options, out: Path, limit_s: float) -> dict
     result = out / f".{name}.json"
     print(f"== {name}", flush=True)
     began = time.monotonic()
+    result.unlink(missing_ok=True)  # of a run that was interrupted
     command = [sys.executable, "-m", MODULE, name, str(result), json.dumps(asdict(options))]
     problem = run_limited(command, limit_s)
     found: dict[str, Any] = json.loads(result.read_text()) if result.exists() else {"steps": {}}

@@ -23,6 +23,7 @@ from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
 from trimodal.client.timing import percentile
+from trimodal.errors import ServerError
 from trimodal.server.options import ServerOptions
 
 WORDS = ("river", "stone", "window", "market", "garden", "letter", "winter", "bridge", "music", "doctor")
@@ -67,9 +68,12 @@ async def measure(chats: int, each: int, leaving: int, words: int, numerics: str
             ]
             talks = [chat(client, random.Random(f"chat {others} {number}"), each) for number in range(chats)]
             ttfts = list(itertools.chain.from_iterable(await asyncio.gather(*talks)))
+            ended = [task.exception() for task in tasks if task.done()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if ended:  # as a prompt that is refused: the chats would have been nearly alone
+                raise ServerError(f"a client that leaves is not served: {ended[0]}")
             p50, last = (percentile(ttfts, one) or 0.0 for one in (50, 95))
             p95.append(last)
             side = f"beside {others} that leave" if others else "alone"

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
+from trimodal.errors import ServerError
 from trimodal.llm.engines.protocol import Engine, EngineRequest, Sampling, open_engine
 from trimodal.llm.settings import LlmSettings
 from trimodal.llm.structured.constraint import read_form
@@ -48,13 +49,16 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def timed(engine: Engine, request: EngineRequest) -> list[float]:
-    """Seconds of each step; the first has the prompt."""
+    """Seconds of each step; the first has the prompt. Raises: ServerError: it is not answered."""
     engine.add(request)
     steps = []
     while engine.has_work():
         began = time.perf_counter()
-        engine.step()
+        outputs = engine.step()
         steps.append(time.perf_counter() - began)
+        for output in outputs:
+            if output.error:
+                raise ServerError(output.error)
     return steps
 
 

@@ -27,7 +27,7 @@ import soundfile
 import typer
 from rich.console import Console
 
-from benchmarks.common import SAMPLES, running, until
+from benchmarks.common import SAMPLES, post, running, until
 from benchmarks.litserve import MOST, answering, litserve, over_http
 from benchmarks.llm.llama_cpp import CHECKPOINT, FILE, serving_with
 from benchmarks.memory.processes import Memory, read
@@ -106,8 +106,7 @@ def transcriptions(client: httpx.AsyncClient, recordings: Sequence[Samples]) -> 
     async def ask(record: Record, number: int) -> None:
         (file,) = batch_of(files, number, 1)
         form = {"model": "speech", "language": "en"}
-        answer = await client.post("/v1/audio/transcriptions", data=form, files={"file": file})
-        answer.raise_for_status()
+        await post(client, "/v1/audio/transcriptions", data=form, files={"file": file})
         record.piece()
 
     return sender(ask)

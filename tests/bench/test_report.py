@@ -90,6 +90,17 @@ def test_sides_are_held_against_the_first(results: list[Result]) -> None:
     assert ratio_table(TOKENS, [one for one in results if one.side == "bare"]) is None
 
 
+def test_a_round_without_an_answer_is_no_time_of_zero() -> None:
+    """Rounds in which the first side answered nothing made it 0.000 times as slow as the other."""
+    case, slow = LoadPlan().cases[0], run_of([answer(0.0, 0.4, [0.1])], 2.0)
+    none = run_of([record(outcome="timeout")], 2.0)
+    runs = {"served": [none, none, slow], "bare": [slow, slow, slow]}
+    table = ratio_table(TOKENS, [Result(case, side, done, summarise(done)) for side, done in runs.items()])
+    assert table
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["tokens/s"], row["TTFT p50"], row["latency p50"]) == ("0.000", "1.000", "1.000")
+
+
 def test_what_was_refused_is_told(results: list[Result]) -> None:
     table = error_table(results)
     assert table

@@ -162,6 +162,25 @@ def test_a_server_is_started_for_another_setting_and_in_place_of_one_that_is_dea
 
 
 @pytest.mark.usefixtures("triton")
+def test_a_server_that_dies_under_load_is_a_trial_that_failed(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had answered until then was its figure, and with `error_rate<=0.5` it was the best."""
+
+    async def run(*_: Any, **__: Any) -> LoadRun:
+        records = [Record(n, 0.0, 0.0, [0.1], 0.1, "ok" if n else "unreachable") for n in range(99)]
+        return LoadRun(tuple(records), 0.0, 1.0, stopped="no answer for 3 s: gone")
+
+    monkeypatch.setattr(session.generator, "run", run)
+    system = served(repository, repository / "served")
+    asyncio.run(system.apply({"m.max_batch_size": "8"}))
+    with pytest.raises(TrialError, match="no answer for 3 s: gone") as raised:
+        asyncio.run(system.measure(0))
+    assert raised.value.state == "failed"
+    system.close()
+
+
+@pytest.mark.usefixtures("triton")
 def test_streams_at_once_are_counted_until_one_more_misses(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

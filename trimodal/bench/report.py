@@ -170,14 +170,16 @@ def ratio_table(unit: Unit, results: Sequence[Result]) -> Table | None:
     return Table("Side by side", columns, rows, note, names=2) if rows else None
 
 
-def _ratio(pairs: Sequence[tuple[LoadRun, LoadRun]], value: Callable[[LoadRun], float]) -> str:
-    ratios = [value(ours) / below for ours, theirs in pairs if (below := value(theirs))]
+def _ratio(pairs: Sequence[tuple[LoadRun, LoadRun]], value: Callable[[LoadRun], float | None]) -> str:
+    rounds = [(value(ours), value(theirs)) for ours, theirs in pairs]
+    ratios = [ours / theirs for ours, theirs in rounds if ours is not None and theirs]
     return f"{median(ratios):.3f}" if ratios else "-"
 
 
-def _median(metric: str, run: LoadRun) -> float:
+def _median(metric: str, run: LoadRun) -> float | None:
+    """None: the round has no answer with such a figure, which is not a time of zero."""
     values = [value for record in run.counted if record.outcome == OK for value in METRICS[metric](record)]
-    return median(values) if values else 0.0
+    return median(values) if values else None
 
 
 def doubts(results: Sequence[Result]) -> list[str]:

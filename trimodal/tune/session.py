@@ -212,6 +212,8 @@ class TunedServer:
         streams = settings.objective == STREAMS
         arrivals = generator.Closed(clients) if streams else settings.workload.arrivals(self._round)
         run = await self._send(send, arrivals, warmup, settings.seconds)
+        if run.stopped and clients == 1:  # where it dies of several streams, fewer may be kept
+            raise self._failed(run.stopped)
         if streams and not run.counted:  # each client's first answer took longer: it counts
             run = replace(run, began=0.0, seconds=run.began + run.seconds)
         summary = summarise(run, settings.slo, (settings.objective.statistic,))
@@ -222,7 +224,7 @@ class TunedServer:
                 f"no request began in the {settings.seconds:g} s that count{slow}: --seconds gives more"
             )
         if not summary.ok and clients == 1:  # where several are refused, fewer may be kept
-            why = next(iter(summary.errors), run.stopped or "no request was answered")
+            why = next(iter(summary.errors), "no request was answered")
             raise self._failed(f"no request succeeded: {why}")
         value = factor if streams else settings.objective.value(summary)
         if value is None:

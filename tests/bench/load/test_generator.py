@@ -125,6 +125,14 @@ def test_a_server_that_comes_back_within_a_moment_ends_nothing() -> None:
     assert done.seconds == 30.0
 
 
+def test_one_long_answer_whose_connection_is_lost_ends_nothing() -> None:
+    """It had been sent more than three seconds ago, and so ended the run of all others."""
+    answered, lost = server(lambda _: 10.0), server(lambda _: 7.0, UNREACHABLE)
+    done = ran(lambda n: (lost if n == 1 else answered)(n), Closed(4), seconds=60.0)
+    assert not done.stopped
+    assert done.seconds == 60.0
+
+
 @pytest.mark.parametrize("arrive", [lambda: Closed(2), lambda: evenly(4.0)], ids=["closed", "open"])
 @pytest.mark.parametrize(("takes", "cancels"), [(0.5, False), (30.0, True)])
 def test_a_stopped_run_cancels_only_what_does_not_end_soon(

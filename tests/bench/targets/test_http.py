@@ -105,6 +105,10 @@ async def test_openais_chunks_are_read_and_the_key_is_sent() -> None:
         (200, 'data: {"error": "UNAVAILABLE: full; retry after 2 s"}\n\n', "unavailable", "full"),
         (200, "data: {\n\n", "protocol", "no JSON object"),
         (200, "data: 5\n\n", "protocol", "no JSON object"),
+        # They counted as answered, the quickest of all.
+        (200, '{"choices": [{"message": {"content": "a"}}]}', "protocol", "no stream of events"),
+        (200, "<html>\n</html>\n", "protocol", "no stream of events"),
+        (200, "", "protocol", "no stream of events"),
     ],
 )
 async def test_refusals_are_outcomes(status: int, body: str, outcome: str, told: str) -> None:

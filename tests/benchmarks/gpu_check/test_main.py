@@ -131,6 +131,15 @@ STEPS += (Step("needy", good, ("json", "another_library")), Step("gpu", good, gp
     assert "served 1x1: 9.0 items/s; ms: p50 1.00, p95 2.00, p99 3.00" in written
 
 
+def test_what_an_interrupted_run_left_is_no_figure_of_this_one(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".vision.json").write_text('{"steps": {"onnxruntime": {"engine_1": 1.0}}}')
+    monkeypatch.setattr(__main__, "MODULE", "benchmarks.gpu_check.none")
+    assert __main__.main(["--device", "cpu", "--parts", "vision", "--out", str(out)]) == 1
+    assert outcomes(out) == {"vision": {}}
+
+
 @pytest.mark.slow
 def test_a_part_that_hangs_or_crashes_ends_alone_and_keeps_what_it_had(tmp_path, parts):
     """With everything that it started, in whatever session."""

@@ -46,6 +46,7 @@ def test_step_times_lie_on_lines_between_those_measured() -> None:
         (f'{PLANS}policy = "best"\n', "plan 1: parameter 'policy' = 'best': Input should be"),
         (f"{PLANS}replicas = 0\n", "plan 1: parameter 'replicas' = 0: "),
         (f"{PLANS}replicas = [2, 0]\n", "plan 1: parameter 'replicas' = 0: "),
+        (f"{PLANS}replicas = []\n", "plan 1: parameter 'replicas' = \\[\\]: "),
         (f"{PLANS}autoscaler = 3\n", "plan 1: unknown parameter 'autoscaler'"),
         (PLANS.replace('"a"', '""'), "plan 1: parameter 'name' = ''"),
     ],

@@ -16,8 +16,9 @@ from contextlib import suppress
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.records import Record
 from trimodal.bench.targets.questions import Source
+from trimodal.bench.targets.taking import outcome_of
 from trimodal.client.async_iteration import wait_within
-from trimodal.errors import ServerError
+from trimodal.errors import InvalidArgument, ServerError
 from trimodal.llm.engine_core.client import start_process
 from trimodal.llm.engines.protocol import EngineRequest, Output, Sampling
 from trimodal.llm.request.request import GenerationRequest
@@ -84,13 +85,17 @@ class BareEngine:
                     record.output_tokens += len(output.token_ids)
                 if output.finish_reason == "error":
                     raise ServerError(output.error)
+                if output.finish_reason == "refused":
+                    record.outcome, record.error = outcome_of(InvalidArgument(output.error)), output.error
                 if output.finish_reason:
+                    del self._pending[id]
                     record.ended = record.pieces[-1] if record.pieces else at
                     return record
         except asyncio.TimeoutError:
             raise ServerError(f"the bare engine made no token for {_LIMIT_S:g} s") from None
         finally:
-            self._pending.pop(id, None)
+            if self._pending.pop(id, None):  # given up: it would go on beside the next side's round
+                self._client.cancel(id)
 
     def _receive(self) -> None:
         while stepped := self._client.receive():

@@ -249,7 +249,7 @@ class _Running:
             self.unreachable_since = None
             return
         if self.unreachable_since is None:
-            self.unreachable_since = record.sent
+            self.unreachable_since = record.ended  # one that was long under way may be alone
         if record.ended - self.unreachable_since >= DEAD_S and not self.dead.is_set():
             self.stopped = f"no answer for {DEAD_S:g} s: {record.error}"
             self.dead.set()

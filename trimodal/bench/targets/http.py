@@ -171,15 +171,15 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
     """Yields the JSON objects of a stream of server-sent events, up to its `[DONE]`.
 
     Raises:
-        ProtocolError: one holds no JSON object.
+        ProtocolError: one holds no JSON object, or none came: a page, or an answer that is not streamed.
     """
-    rest = b""
+    rest, came = b"", False
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if not line.startswith(b"data:"):
                 continue
-            data = line[5:].strip()
+            data, came = line[5:].strip(), True
             if data == b"[DONE]":
                 return
             try:
@@ -189,6 +189,8 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
             if not isinstance(event, dict):
                 raise ProtocolError("an event of the stream holds no JSON object")
             yield event
+    if not came:
+        raise ProtocolError("the answer is no stream of events")
 
 
 def _read_triton(event: Mapping[str, Any], record: Record) -> bool:

@@ -110,7 +110,7 @@ def read_specs(file: Path) -> list[FleetSpec]:
     specs = []
     for index, table in enumerate(found.plan):
         counts = table.get("replicas", 1)
-        several = isinstance(counts, list)
+        several = isinstance(counts, list) and bool(counts)
         for count in counts if several else [counts]:
             name = f"{table.get('name', '')} {count}" if several else table.get("name", "")
             values = {**table, "name": name, "replicas": count, "replica": figures}
