@@ -185,6 +185,16 @@ def test_a_gauge_is_said_again(metrics, monkeypatch):
     eventually(lambda: bool(MetricFamily.families) and only("gauge").values("set")[:3] == [4, 4, 4])
 
 
+def test_a_gauge_that_was_moved_is_said_again_too(metrics, monkeypatch):
+    """A model that is loaded over itself: what ends in the old process counts down in the new one's gauge."""
+    monkeypatch.setattr(TritonMetrics, "AGAIN_S", 0.01)
+    gauge = metrics.gauge("a", "A", {})
+    gauge.increment(3)
+    eventually(lambda: bool(MetricFamily.families) and only("gauge").values("increment") == [3])
+    gauge.increment(-1)
+    eventually(lambda: only("gauge").values("set")[-2:] == [2, 2])
+
+
 def test_nothing_is_carried_while_nothing_changes(monkeypatch):
     """Ten processes that looked twenty times a second for nothing took a fifth of all idle work."""
     MetricFamily.families.clear()

@@ -167,10 +167,10 @@ class _TritonMetric:
             self._level, self._added, self._observed = None, 0.0, []
             if level is None and again:
                 level = self._shown
-            if added:
-                self._shown = None
-            elif level is not None:
+            if level is not None:
                 self._shown = level
+            if self._shown is not None:
+                self._shown += added
         return level, added, observed
 
     def flush(self, *, again: bool) -> None:
