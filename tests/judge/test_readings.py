@@ -13,6 +13,7 @@ from trimodal.judge.readings import alike, known_words, read
 WORDS = (
     "password change recipe receipt insured insurer install installed paid department appointment cat cattle "
     "hours please cognitive behavioral therapy patel temperature weather whether ##ing [CLS] roasting"
+    " xiii victims volumes passwords"
 )
 KNOWN = known_words(WORDS.split())
 
@@ -32,6 +33,7 @@ KNOWN = known_words(WORDS.split())
         ("Who was in the USA?", "who was in the United States of America"),
         ("Is DIY cheaper?", "Is do it yourself cheaper?"),
         ("How Do I Change My Pasword", "how do i change my password"),  # capitals throughout are no names
+        ("HOW DO I CHANGE MY 2 PASWORDS, PLEASE", "how do i change my 2 passwords, please"),
     ],
 )
 def test_mistakes_and_abbreviations_are_read(one: str, other: str) -> None:
@@ -47,6 +49,8 @@ def test_mistakes_and_abbreviations_are_read(one: str, other: str) -> None:
         ("how do i reinstalled it", "how do i reinstall it"),  # an ending says when
         ("who is insurers", "who is insured"),
         ("Is Dr Patil in?", "Is Dr Patel in?"),  # names
+        ("Who was Louis XVIII?", "Who was Louis XIII?"),
+        ("Are 2 VMs lost?", "Are 2 victims lost?"),
         ("may i sit in it", "may i be seen in the car"),  # sit: not seen in the
         ("can it be so", "can insured testers be so"),  # a small word is no abbreviation
         ("what is ipv4", "what is ipv6"),

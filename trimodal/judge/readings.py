@@ -14,7 +14,7 @@ from trimodal.judge.normaliser import normalise
 
 _WORD = re.compile(r"(?<![\w'’.-])[a-z]{2,24}(?![\w'’-])")
 _PAUSE = re.compile(r"(?<=[a-z])[,;:.!…]+(?=\s|$)")
-_CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_CAPITAL = re.compile(r"(?<=[\w,;] )[A-Z][A-Za-z]+")
 _ALL_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 _GAP = re.compile(r"[\s-]+")
 _SMALL = frozenset(("of", "and", "the", "for", "to", "in"))
@@ -48,7 +48,7 @@ def alike(one: str, other: str) -> bool:
 
 def _names(text: str) -> set[str]:
     """Words with a capital inside a sentence, in lower case; none where every word has one."""
-    if all(word[0].isupper() for word in text.split()):
+    if text.isupper() or all(word[0].isupper() for word in text.split()):
         return set()
     return {name.lower() for name in _CAPITAL.findall(text)}
 
