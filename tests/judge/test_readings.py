@@ -13,7 +13,7 @@ from trimodal.judge.readings import alike, known_words, read
 WORDS = (
     "password change recipe receipt insured insurer install installed paid department appointment cat cattle "
     "hours please cognitive behavioral therapy patel temperature weather whether ##ing [CLS] roasting"
-    " xiii victims volumes passwords"
+    " xiii victims volumes passwords arguments weeks"
 )
 KNOWN = known_words(WORDS.split())
 
@@ -28,6 +28,7 @@ KNOWN = known_words(WORDS.split())
         ("can I chnage it", "Can I change it?"),
         ("my appt in the dept", "My appointment in the department?"),
         ("How many hrs?", "how many hours"),
+        ("these args for 3 wks", "these arguments for 3 weeks"),
         ("What does CBT do?", "What does cognitive behavioral therapy do?"),
         ("Do it asap", "do it as soon as possible"),
         ("Who was in the USA?", "who was in the United States of America"),
@@ -60,6 +61,7 @@ def test_mistakes_and_abbreviations_are_read(one: str, other: str) -> None:
         ("How do I clean my cat?", "How do I clean my car and truck?"),
         ("Where is my PC?", "Where is my pin code?"),
         ("the wether", "weather or whether"),  # several candidates
+        ("how do i delete vms", "how do i delete volumes"),  # of two plurals the last letter says nothing
     ],
 )
 def test_other_words_stay(one: str, other: str) -> None:

@@ -107,7 +107,12 @@ def _mistyped(word: str, meant: str) -> bool:
 
 
 def _clipped(word: str, meant: str) -> bool:
-    """Whether `word` has the first and last letters of `meant` and some of those between: appt, bldg, hrs."""
+    """Whether `word` has the first and last letters of `meant` and some of those between: appt, bldg, hrs.
+
+    The s of two plurals says nothing, vms are no volumes; a beginning of `meant` may stand before it: args.
+    """
+    if word[-1] == meant[-1] == "s" and not meant.startswith(word[:-1]):
+        word, meant = word[:-1], meant[:-1]
     if (
         len(word) > _LONGEST_CLIPPED
         or len(meant) < len(word) + 2
