@@ -21,6 +21,7 @@ from trimodal.judge.normaliser import normalise
         ("three kilometres to the theatre", "3 kilometers to the theater"),
         ("ｆｕｌｌ width, 5 ㎏", "full width, 5 kilograms"),
         ("Is it OK ??!", "is it okay"),
+        ("What is n!?", "what is n!"),
         ("Stop it. ", "stop it"),
         ("Two of the twenty-one, asap pls", "2 of the 20-one, as soon as possible please"),
         ("Isn't that too much? Can't I pay?", "is that not too much? can i not pay"),
@@ -55,6 +56,7 @@ def test_other_words_stay(text):
         ("can I", "can't I"), ("I do", "I don't"), ("Mr Grey", "Mr Gray"),
         ("3,5", "35"), ("а lambda", "a lambda"), ("what is 5!?", "what is 5?"), ("ls .", "ls"), ("!", "?"),
         ("for 2²!", "for 2²"), ("exam", "examiner"), ("40 cm", "40 mm"), ("US", "UK"),
+        ("what is n!", "what is n"),
     ],
 )  # fmt: skip
 def test_what_differs_stays_apart(one, other):

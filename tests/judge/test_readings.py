@@ -79,6 +79,7 @@ def test_other_words_stay(one: str, other: str) -> None:
         ("is it 5, 6 or 7", "is it 5 6 or 7", False),
         ("re-sign it", "resign it", False),
         ("ls .", "ls", False),
+        ("what does sort! do", "what does sort do", False),
     ],
 )
 def test_punctuation_between_words_is_nothing(one: str, other: str, same: bool) -> None:

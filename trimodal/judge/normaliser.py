@@ -43,7 +43,9 @@ def normalise(text: str) -> str:
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
     words = _NOT.sub(r"\1 \2 not", words)
     bare = words.rstrip(_END)
-    if bare[-1:].isalpha() and words[len(bare) : len(bare) + 1] != " ":
+    after = words[len(bare) : len(bare) + 1]
+    factorial = after == "!" and not bare[-2:-1].strip()  # of one letter
+    if bare[-1:].isalpha() and after != " " and not factorial:
         return bare
     asked = words.find("?", len(words.rstrip(_ASKED)))
     return words if asked < 0 else words[:asked].rstrip() or words

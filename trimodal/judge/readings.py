@@ -13,7 +13,7 @@ from trimodal.judge.language import function_words
 from trimodal.judge.normaliser import normalise
 
 _WORD = re.compile(r"(?<![\w'’.-])[a-z]{2,24}(?![\w'’-])")
-_PAUSE = re.compile(r"(?<=[a-z])[,;:.!…]+(?=\s|$)")
+_PAUSE = re.compile(r"(?<=[a-z])[,;:.…]+(?=\s|$)")  # not "!", which is part of sort! and n!
 _CAPITAL = re.compile(r"(?<=[\w,;] )[A-Z][A-Za-z]+")
 _ALL_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 _GAP = re.compile(r"[\s-]+")
