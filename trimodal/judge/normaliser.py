@@ -26,7 +26,7 @@ _NOT = re.compile(
     r"\b(is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|must) ?not "
     r"(i|you|he|she|it|we|they|that|this|there)\b"
 )
-_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´", "'"))  # no `: a shell runs what stands in it
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
 
@@ -38,8 +38,8 @@ def normalise(text: str) -> str:
 
     The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
     """
-    lower = compatible(compatible(text).lower())
-    plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
+    # First the apostrophes: NFKC makes a blank and an accent of ´.
+    plain = compatible(compatible(text.translate(_APOSTROPHES)).lower()).translate(_APOSTROPHES)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
     words = _NOT.sub(r"\1 \2 not", words)
     bare = words.rstrip(_END)
