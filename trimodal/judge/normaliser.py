@@ -26,6 +26,10 @@ _NOT = re.compile(
     r"\b(is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|must) ?not "
     r"(i|you|he|she|it|we|they|that|this|there)\b"
 )
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# As one number, for fifty-five is not 50-5.
+_BELOW_100 = re.compile(rf"(?<!\w)({'|'.join(_TENS)})-({'|'.join(_ONES)})(?!\w)")
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´", "'"))  # no `: a shell runs what stands in it
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
@@ -40,6 +44,7 @@ def normalise(text: str) -> str:
     """
     # First the apostrophes: NFKC makes a blank and an accent of ´.
     plain = compatible(compatible(text.translate(_APOSTROPHES)).lower()).translate(_APOSTROPHES)
+    plain = _BELOW_100.sub(lambda found: f"{_TENS.index(found[1]) + 2}{_ONES.index(found[2]) + 1}", plain)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
     words = _NOT.sub(r"\1 \2 not", words)
     bare = words.rstrip(_END)
