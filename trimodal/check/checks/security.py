@@ -29,7 +29,7 @@ def check_deployment(target: Target) -> Iterator[Finding]:
 def _file(file: Path) -> Iterator[Finding]:
     # Comments are left out, lines stay where they are.
     written = file.read_text("utf-8", errors="replace")
-    lines = [re.sub(r"(^|\s)#.*", "", line) for line in written.splitlines()]
+    lines = [re.sub(r"(^|\s)#.*", "", line) for line in written.split("\n")]
     text = "\n".join(lines)
 
     def finding(rule: str, sentence: str, start: int) -> Finding:
