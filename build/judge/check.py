@@ -16,6 +16,7 @@ from judge.pairs import Example
 
 from trimodal.cache.models import in_order
 from trimodal.errors import ArtefactError
+from trimodal.judge.alignment import differ_untold
 from trimodal.judge.readings import alike
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def logits(
 ) -> npt.NDArray[np.float64]:
     """Logits [N] of the pairs, in the order that the cache asks in; batches hold pairs of like length.
 
-    Those that are read alike need no model, as in the engine.
+    Those that are read alike need no model, nor do those that no token tells apart, as in the engine.
     """
     found = np.empty(len(examples))
     order = sorted(range(len(examples)), key=lambda at: len(examples[at].a) + len(examples[at].b))
@@ -119,7 +120,10 @@ def logits(
         rows = order[start : start + BATCH]
         inputs = encode(tokenizer, [in_order(examples[at].a, examples[at].b) for at in rows])
         found[rows] = judge.run(inputs) if isinstance(judge, Graph) else run_torch(judge, inputs)
-    found[[alike(one, other) for one, other in as_read(tokenizer, examples)]] = SURE
+    texts = as_read(tokenizer, [in_order(each.a, each.b) for each in examples])
+    told = zip(tokenizer.encode_batch(texts), texts, strict=True)
+    found[[differ_untold(pair, each) for pair, each in told]] = -SURE
+    found[[alike(one, other) for one, other in texts]] = SURE
     return found
 
 

@@ -76,3 +76,7 @@ def test_suppressions() -> None:
         "c: 3  # trimodal ignores this\n"
     )
     assert ignored_rules(text) == {1: {"TRI001"}, 3: {"TRI002", "TRI003", "TRI004"}}
+
+
+def test_a_form_feed_ends_no_line():
+    assert ignored_rules("a\n\x0c\n# \u2028\nb  # trimodal: ignore[TRI114]\n") == {4: {"TRI114"}}

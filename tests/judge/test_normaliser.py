@@ -21,8 +21,10 @@ from trimodal.judge.normaliser import normalise
         ("three kilometres to the theatre", "3 kilometers to the theater"),
         ("ｆｕｌｌ width, 5 ㎏", "full width, 5 kilograms"),
         ("Is it OK ??!", "is it okay"),
+        ("What is n!?", "what is n!"),
+        ("Isn´t that it?", "is that not it"),
         ("Stop it. ", "stop it"),
-        ("Two of the twenty-one, asap pls", "2 of the 20-one, as soon as possible please"),
+        ("Two of the twenty-one, asap pls", "2 of the 21, as soon as possible please"),
         ("Isn't that too much? Can't I pay?", "is that not too much? can i not pay"),
         ("Is that not too much", "is that not too much"),
         ("one of us, twofold", "one of us, twofold"),
@@ -55,6 +57,8 @@ def test_other_words_stay(text):
         ("can I", "can't I"), ("I do", "I don't"), ("Mr Grey", "Mr Gray"),
         ("3,5", "35"), ("а lambda", "a lambda"), ("what is 5!?", "what is 5?"), ("ls .", "ls"), ("!", "?"),
         ("for 2²!", "for 2²"), ("exam", "examiner"), ("40 cm", "40 mm"), ("US", "UK"),
+        ("what is n!", "what is n"), ("what is fifty-five", "what is 50-5"),
+        ("wo läuft `date`", "wo läuft 'date'"),
     ],
 )  # fmt: skip
 def test_what_differs_stays_apart(one, other):

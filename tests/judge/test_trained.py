@@ -74,6 +74,30 @@ def test_look_alikes_and_text_that_talks_to_it_are_no_hit(
     assert likely(judge, stored, asked) < threshold
 
 
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("Which country has the flag 🇫🇷?", "Which country has the flag 🇩🇪?"),
+        ("What does 👍 mean?", "What does 👎 mean?"),
+        ("What does ∀ mean?", "What does ∃ mean?"),
+        ("Is 🍎 older than 🥝?", "Is 🥝 older than 🍎?"),
+        ("What does año mean in English?", "What does ano mean in English?"),
+        ("What does schon mean in German?", "In German, what does schön mean?"),
+        ("Which icon is \ue001?", "Which icon is \ue002?"),  # dropped by the tokenizer
+    ],
+)
+def test_what_its_vocabulary_does_not_tell_apart_is_no_hit(
+    judge: OnnxRuntimeJudge, stored: str, asked: str
+) -> None:
+    assert likely(judge, stored, asked) == 0
+
+
+def test_a_sign_that_it_does_not_know_is_no_obstacle(judge: OnnxRuntimeJudge) -> None:
+    alone = likely(judge, "How do I change my password?", "How can I change my password?")
+    beside = likely(judge, "How do I change my password? 🙏", "How can I change my password? 🙏")
+    assert min(alone, beside) > 0.9
+
+
 def test_what_nobody_can_read_is_no_hit(judge: OnnxRuntimeJudge) -> None:
     assert likely(judge, "word " * 2000, "word " * 2000) == 0
 

@@ -10,7 +10,7 @@ REFUSED = RecordedAnswer(text="the queue is full", error="UNAVAILABLE")
 
 
 def compared(before, after, *, expected=False, overlap=1.0):
-    return compare_answers("c", before, after, overlap, expected=expected)
+    return compare_answers("c", before, after, overlap, 0.05, expected=expected)
 
 
 def expected(before, after, expect=CONTAINS, alpha=0.05):
@@ -47,6 +47,15 @@ def test_refusals():
     assert compared(record(REFUSED), record(other))[0].verdict == "changed"
     assert compared(record(REFUSED), record(REFUSED)) == []
     assert compared(record(REFUSED, "yes"), record("yes")) == []
+
+
+def test_a_refusal_that_was_recorded_hides_no_more_of_them():
+    before = record(*["yes"] * 10, REFUSED)
+    (found,) = compared(before, record(*[REFUSED] * 11))
+    assert (found.verdict, found.before, found.after) == ("worse", "1 of 11 refused", "11 of 11 refused")
+    assert found.detail == "UNAVAILABLE: the queue is full"
+    assert compared(before, record(*["yes"] * 9, REFUSED, REFUSED)) == []
+    assert compared(record(REFUSED), record(REFUSED, REFUSED)) == []
 
 
 def test_labels():

@@ -194,7 +194,7 @@ def read_fields(text: str) -> Node:
 def ignored_rules(text: str) -> dict[int, frozenset[str]]:
     """Line → ids that a comment switches off there. `#` in a string is seen as a comment, too."""
     found: dict[int, set[str]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a form feed ends none, nor does it for the parsers
         if match := _IGNORE.search(line):
             alone = not line[: match.start()].strip()
             rules = {rule.strip() for rule in match[1].split(",") if rule.strip()}

@@ -26,7 +26,11 @@ _NOT = re.compile(
     r"\b(is|are|was|were|do|does|did|has|have|had|can|could|should|would|will|must) ?not "
     r"(i|you|he|she|it|we|they|that|this|there)\b"
 )
-_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´`", "'"))
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_ONES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+# As one number, for fifty-five is not 50-5.
+_BELOW_100 = re.compile(rf"(?<!\w)({'|'.join(_TENS)})-({'|'.join(_ONES)})(?!\w)")
+_APOSTROPHES = str.maketrans(dict.fromkeys("‘’ʼ´", "'"))  # no `: a shell runs what stands in it
 # 2² is not 22, and ½ no 1 2: characters of these kinds stay as they are.
 _RAISED = ("<super>", "<sub>", "<fraction>", "<circle>")
 
@@ -38,12 +42,15 @@ def normalise(text: str) -> str:
 
     The result is in NFKC but for raised digits and fractions; normalising it again changes nothing.
     """
-    lower = compatible(compatible(text).lower())
-    plain = lower if lower.isascii() else lower.translate(_APOSTROPHES)
+    # First the apostrophes: NFKC makes a blank and an accent of ´.
+    plain = compatible(compatible(text.translate(_APOSTROPHES)).lower()).translate(_APOSTROPHES)
+    plain = _BELOW_100.sub(lambda found: f"{_TENS.index(found[1]) + 2}{_ONES.index(found[2]) + 1}", plain)
     words = " ".join(_WORD.sub(lambda found: _rewritten(found[0]), plain).split())
     words = _NOT.sub(r"\1 \2 not", words)
     bare = words.rstrip(_END)
-    if bare[-1:].isalpha() and words[len(bare) : len(bare) + 1] != " ":
+    after = words[len(bare) : len(bare) + 1]
+    factorial = after == "!" and not bare[-2:-1].strip()  # of one letter
+    if bare[-1:].isalpha() and after != " " and not factorial:
         return bare
     asked = words.find("?", len(words.rstrip(_ASKED)))
     return words if asked < 0 else words[:asked].rstrip() or words

@@ -13,8 +13,8 @@ from trimodal.judge.language import function_words
 from trimodal.judge.normaliser import normalise
 
 _WORD = re.compile(r"(?<![\w'’.-])[a-z]{2,24}(?![\w'’-])")
-_PAUSE = re.compile(r"(?<=[a-z])[,;:.!…]+(?=\s|$)")
-_CAPITAL = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_PAUSE = re.compile(r"(?<=[a-z])[,;:.…]+(?=\s|$)")  # not "!", which is part of sort! and n!
+_CAPITAL = re.compile(r"(?<=[\w,;] )[A-Z][A-Za-z]+")
 _ALL_CAPITALS = re.compile(r"\b[A-Z]{2,}\b")
 _GAP = re.compile(r"[\s-]+")
 _SMALL = frozenset(("of", "and", "the", "for", "to", "in"))
@@ -48,7 +48,7 @@ def alike(one: str, other: str) -> bool:
 
 def _names(text: str) -> set[str]:
     """Words with a capital inside a sentence, in lower case; none where every word has one."""
-    if all(word[0].isupper() for word in text.split()):
+    if text.isupper() or all(word[0].isupper() for word in text.split()):
         return set()
     return {name.lower() for name in _CAPITAL.findall(text)}
 
@@ -107,7 +107,12 @@ def _mistyped(word: str, meant: str) -> bool:
 
 
 def _clipped(word: str, meant: str) -> bool:
-    """Whether `word` has the first and last letters of `meant` and some of those between: appt, bldg, hrs."""
+    """Whether `word` has the first and last letters of `meant` and some of those between: appt, bldg, hrs.
+
+    The s of two plurals says nothing, vms are no volumes; a beginning of `meant` may stand before it: args.
+    """
+    if word[-1] == meant[-1] == "s" and not meant.startswith(word[:-1]):
+        word, meant = word[:-1], meant[:-1]
     if (
         len(word) > _LONGEST_CLIPPED
         or len(meant) < len(word) + 2

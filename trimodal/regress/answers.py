@@ -57,15 +57,22 @@ def _failed(expect: Expectation, record: Record) -> list[str]:
 
 
 def compare_answers(
-    case: str, before: Record, after: Record, min_overlap: float, *, expected: bool
+    case: str, before: Record, after: Record, min_overlap: float, alpha: float, *, expected: bool
 ) -> list[Finding]:
-    """Finds answers that were not recorded.
+    """Finds answers that were not recorded, and refusals that were, but are more now.
 
     Args:
+        alpha: below which chance so many more refusals are worse.
         expected: an expectation judges this case; other differences are told, and not worse.
     """
     known = set(before.answers)
     new = [answer for answer in after.answers if answer not in known]
+    if (
+        not any(answer.error for answer in new)
+        and not expected
+        and (more := _refused(case, before, after, alpha))
+    ):
+        return [more]
     if not new:
         return []
     failed, fine = [answer for answer in new if answer.error], [answer for answer in new if not answer.error]
@@ -84,6 +91,19 @@ def compare_answers(
             None, (_text(recorded, fine, min_overlap), _labels(recorded, fine), _vectors(recorded, fine))
         )
     ]
+
+
+def _refused(case: str, before: Record, after: Record, alpha: float) -> Finding | None:
+    """Whether more requests are refused than by chance, as some were before."""
+    was, now = ([one for one in run.observations if one.answer.error] for run in (before, after))
+    if not was or not now:
+        return None
+    of, after_of = len(before.observations), len(after.observations)
+    p = fewer_successes((of - len(was), of), (after_of - len(now), after_of))
+    if p >= alpha:
+        return None
+    counts = f"{len(was)} of {of} refused", f"{len(now)} of {after_of} refused"
+    return Finding(case, "answer", "worse", *counts, shown(now[0].answer), p)
 
 
 _Difference = tuple[Verdict, str, str, str]

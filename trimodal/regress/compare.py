@@ -60,7 +60,7 @@ def compare(
             both.append(case.id)
             found += compare_expectations(case.id, case.expect, old, new, alpha)
             expected = case.expect != Expectation()
-            found += compare_answers(case.id, old, new, min_overlap, expected=expected)
+            found += compare_answers(case.id, old, new, min_overlap, alpha, expected=expected)
             found += compare_cache(case.id, old, new)
         else:
             states = ("recorded otherwise", "changed since") if old else ("not recorded", "new")

@@ -73,6 +73,7 @@ def test_imports(code: str, expected: list[tuple[str, int]], tmp_path: Path) -> 
     ("code", "expected"),
     [
         ("x = \x00", [("TRI110", 1)]),
+        (f"x = {'-' * 20000}1", [("TRI110", 1)]),
         ("from elsewhere_of_the_project import TritonPythonModel\n", [("TRI112", 1)]),
         ("from json import *\n", []),
         ("try:\n    from json import loads as TritonPythonModel\nexcept ImportError:\n    raise\n", []),
@@ -113,3 +114,8 @@ def test_what_execute_returns(body: str, expected: list[tuple[str, int]], tmp_pa
 def test_a_name_that_is_no_constant_is_not_judged(tmp_path: Path) -> None:
     body = "        pb_utils.get_input_tensor_by_name(requests[0], self.name)\n        return []\n"
     assert found(tmp_path, CLASS + body) == []
+
+
+def test_a_long_chain_of_elif(tmp_path: Path) -> None:
+    chain = "".join(f"        elif {number}: pass\n" for number in range(1000))
+    assert found(tmp_path, f"{CLASS}        if 0: pass\n{chain}        return []\n") == []

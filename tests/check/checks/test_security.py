@@ -20,8 +20,13 @@ BOTH = f"{RESTRICT.format('http-restricted-api')} {RESTRICT.format('grpc-restric
         (f"tritonserver --model-control-mode=explicit {BOTH}", []),
         (f"tritonserver {RESTRICT.format('http-restricted-api')}", ["TRI121"]),  # gRPC is open
         # Two servers, and both leave gRPC open.
-        (f"tritonserver {RESTRICT.format('http-restricted-api')}; " * 2, ["TRI121"]),
-        ("tritonserver --http-address=127.0.0.1; " * 2, ["TRI121"]),
+        (f"tritonserver {RESTRICT.format('http-restricted-api')}; " * 2, ["TRI121", "TRI121"]),
+        ("tritonserver --http-address=127.0.0.1; " * 2, ["TRI121", "TRI121"]),
+        # One server's options close no other.
+        (f"tritonserver {BOTH}; tritonserver --model-control-mode=explicit", ["TRI120", "TRI121"]),
+        (f"tritonserver --model-control-mode=explicit; tritonserver {BOTH}", ["TRI120", "TRI121"]),
+        (f"args='{BOTH}'; tritonserver --model-store=a $args; tritonserver --model-store=b $args", []),
+        (f"container_name: tritonserver, command: tritonserver {BOTH}", []),
         ("tritonserver --http-address=127.0.0.1 --grpc-address 127.0.0.1", []),
         ("# tritonserver --model-control-mode=explicit", []),
         ("image: nvcr.io/nvidia/tritonserver:25.06-py3", ["TRI122"]),

@@ -69,6 +69,12 @@ def test_a_pair_that_is_too_long_is_not_cut_but_0(directory):
     assert [each > 0 for each in same] == [False, True, False]
 
 
+def test_what_no_token_tells_apart_is_0(directory):
+    engine = open_engine(directory, SETTINGS)
+    pairs = [("a 1", "a 2"), ("1 2", "2 1"), ("a 1", "b 1"), ("1 2", "1 2 a")]
+    assert [each > 0 for each in engine.judge(pairs)] == [False, False, True, True]
+
+
 def test_a_mistake_is_read_as_the_word_of_the_other_question(directory):
     file = directory / "tokenizer.json"
     told = json.loads(file.read_text())

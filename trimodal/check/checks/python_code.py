@@ -64,6 +64,9 @@ class _Module:
             position = SourcePosition(error.lineno or 1, error.offset or 1)
             yield self.at("TRI110", f"Python says: {error.msg}", position)
             return
+        except (RecursionError, MemoryError):  # what Python's parser raises of it
+            yield self.finding("TRI110", "Python says: too many operators or brackets inside each other")
+            return
         except ValueError as error:  # null bytes
             yield self.finding("TRI110", f"Python says: {error}")
             return
@@ -247,10 +250,12 @@ def _dotted(node: ast.expr, names: dict[str, str]) -> str:
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
     """What a function itself runs: not the functions and classes that it defines."""
-    for child in ast.iter_child_nodes(function):
+    left = list(ast.iter_child_nodes(function))
+    while left:  # no recursion: each elif stands inside the one before it
+        child = left.pop()
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             yield child
-            yield from _own_nodes(child)
+            left += ast.iter_child_nodes(child)
 
 
 def _bls_requests(function: ast.AsyncFunctionDef, names: dict[str, str]) -> set[str]:

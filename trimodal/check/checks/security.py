@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from trimodal.check.findings import Finding, Target
@@ -16,6 +17,7 @@ _IMAGE = re.compile(r"tritonserver:(\d\d)\.(\d\d)-")
 _RESTRICTED = re.compile(r"--(http-restricted-api|grpc-restricted-protocol)[=\s\"',]+([\w,-]+):")
 _MODE = re.compile(r"--model-control-mode[=\s\"',]+(\w+)")
 _SERVER = re.compile(r"\btritonserver(?=[\s\"',]|$)", re.MULTILINE)
+_OPTION = re.compile(r"(?<![\w-])--\w")
 _ALL_LOCAL = re.compile(r"--(http|grpc)-address[=\s\"',]+(?:127\.0\.0\.1|localhost)")
 
 
@@ -27,7 +29,7 @@ def check_deployment(target: Target) -> Iterator[Finding]:
 def _file(file: Path) -> Iterator[Finding]:
     # Comments are left out, lines stay where they are.
     written = file.read_text("utf-8", errors="replace")
-    lines = [re.sub(r"(^|\s)#.*", "", line) for line in written.splitlines()]
+    lines = [re.sub(r"(^|\s)#.*", "", line) for line in written.split("\n")]
     text = "\n".join(lines)
 
     def finding(rule: str, sentence: str, start: int) -> Finding:
@@ -39,15 +41,32 @@ def _file(file: Path) -> Iterator[Finding]:
         release = (int(image[1]), int(image[2]))
         if release < _FIXED:
             yield finding("TRI122", f"the image is of {shown(release)}", image.start())
-    server = _SERVER.search(text)
-    if not server or len(set(_ALL_LOCAL.findall(text))) == 2:
+    for start, own in _servers(text):
+        if len(set(_ALL_LOCAL.findall(own))) == 2:
+            continue
+        restricted = [(flag, apis.split(",")) for flag, apis in _RESTRICTED.findall(own)]
+        mode = _MODE.search(own)
+        if mode and mode[1] == "explicit" and _open("model-repository", restricted):
+            sentence = "--model-control-mode=explicit, and the repository API is open"
+            yield finding("TRI120", sentence, mode.start())
+        if _open("shared-memory", restricted):
+            yield finding("TRI121", "tritonserver with its shared-memory API open", start)
+
+
+def _servers(text: str) -> Iterator[tuple[int, str]]:
+    """Where each server stands, and the text with the other servers' options blank.
+
+    A name that no option follows, as of a container or a folder, is no server beside others. What stands
+    before the first may be for all of them.
+    """
+    starts = [found.start() for found in _SERVER.finditer(text)]
+    pieces = pairwise([*starts, len(text)])
+    servers = [(start, end) for start, end in pieces if _OPTION.search(text, start, end)]
+    if len(servers) < 2:
+        yield from ((start, text) for start in starts[:1])
         return
-    restricted = [(flag, apis.split(",")) for flag, apis in _RESTRICTED.findall(text)]
-    mode = _MODE.search(text)
-    if mode and mode[1] == "explicit" and _open("model-repository", restricted):
-        yield finding("TRI120", "--model-control-mode=explicit, and the repository API is open", mode.start())
-    if _open("shared-memory", restricted):
-        yield finding("TRI121", "tritonserver with its shared-memory API open", server.start())
+    for start, end in servers:
+        yield start, text[: starts[0]] + re.sub(r"[^\n]", " ", text[starts[0] : start]) + text[start:end]
 
 
 def _open(api: str, restricted: list[tuple[str, list[str]]]) -> bool:

@@ -34,7 +34,7 @@ def check_syntax(config: Config, target: Target) -> Iterator[Finding]:
 
 
 def _placeholders(config: Config) -> Iterator[Finding]:
-    for number, line in enumerate(config.text.splitlines(), 1):
+    for number, line in enumerate(config.text.split("\n"), 1):
         pieces = list(_QUOTED.finditer(line))
         for match in PLACEHOLDER.finditer(line):
             within = next((one[0][0] for one in pieces if one.start() <= match.start() < one.end()), "")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trimodal.judge.alignment import token_types
+from trimodal.judge.alignment import differ_untold, token_types
 from trimodal.judge.engines.protocol import Pairs, Probabilities
 from trimodal.judge.readings import alike, known_words, read
 from trimodal.judge.settings import JudgeSettings
@@ -31,7 +31,10 @@ class OnnxRuntimeJudge:
         self.checkpoint = checkpoint
 
     def judge(self, pairs: Pairs) -> Probabilities:
-        """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model."""
+        """P(same) float32[N] of `pairs`; 1 for those that are read alike, which need no model.
+
+        0 for those that differ in what no token tells the model.
+        """
         read_pairs = [read(one, other, self._known) for one, other in pairs]
         encodings = self._tokenizer.encode_batch(read_pairs, add_special_tokens=True)
         lengths = [len(encoding.ids) for encoding in encodings]
@@ -39,7 +42,11 @@ class OnnxRuntimeJudge:
         fitting = [index for index, length in enumerate(lengths) if length <= self._max_length]
         equal = [index for index in fitting if alike(*read_pairs[index])]
         same[equal] = 1
-        reading = [index for index in fitting if index not in equal]
+        reading = [
+            index
+            for index in fitting
+            if index not in equal and not differ_untold(encodings[index], read_pairs[index])
+        ]
         for group in groups([lengths[index] for index in reading]):
             rows = [reading[place] for place in group]
             ids, mask = padded([encodings[index].ids for index in rows])

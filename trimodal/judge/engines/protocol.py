@@ -31,7 +31,7 @@ class PairJudge(Protocol):
     checkpoint: str
 
     def judge(self, pairs: Pairs) -> Probabilities:
-        """P(same) float32[N] of `pairs`, in order; 0 for a pair that is longer than the model can read."""
+        """P(same) float32[N] of `pairs`, in order; 0 for a pair of which the model cannot read all."""
 
 
 def open_engine(directory: Path, settings: JudgeSettings) -> PairJudge:
