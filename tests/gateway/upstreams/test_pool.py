@@ -201,6 +201,29 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
         assert servers.pool.state["llm"] is False, "a model that was served is still told"
 
 
+@pytest.mark.parametrize("away", [0, 1])
+async def test_a_model_whose_only_server_was_never_reached_is_not_unknown(
+    monkeypatch: pytest.MonkeyPatch, away: int
+) -> None:
+    """It was, to a gateway that began while that server was away: 404, which no client asks again."""
+    fakes = [FakeTransport(vision=vectors), FakeTransport(vision=vectors)]
+    fakes[away] = fake_triton()
+    fakes[away].reachable = False
+    async with Servers(monkeypatch, *fakes) as servers:
+        for _ in range(2):  # by turns
+            with pytest.raises(Unavailable, match="no server that is reached has the model 'llm'; ") as told:
+                await servers.client.complete("hi")
+            assert told.value.retry_after_s == 1.0
+            with pytest.raises(Unavailable, match="no server that is reached has the model 'embedding'; "):
+                await servers.client.embed(["hi"])
+        fakes[away].reachable = True
+        await until(lambda: servers.pool.state.get("llm", False))
+        await servers.client.complete("hi")
+        fakes[away].reachable = False
+        with pytest.raises(ModelNotFound):
+            await servers.client.complete("hi", model="gpt")
+
+
 async def test_the_deadline_of_a_request_that_is_asked_again_is_shorter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
