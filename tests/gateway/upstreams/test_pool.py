@@ -693,6 +693,23 @@ async def test_a_look_that_fails_is_told_and_not_the_last(
         await until(lambda: servers.pool.servers[0].draining)
 
 
+async def test_a_look_that_always_fails_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It filled the log with a traceback each half second."""
+    looks = 0
+
+    async def look(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        raise ZeroDivisionError
+
+    async with Servers(monkeypatch, fake_triton()) as servers:
+        monkeypatch.setattr(servers.pool, "_look", look)
+        await until(lambda: looks > 5)
+    assert caplog.text.count("a look at the servers failed") == 1
+
+
 @pytest.mark.parametrize("call", ["stream", "infer", "max_batch_size"])
 async def test_a_server_that_has_left_is_not_asked_for_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
