@@ -174,6 +174,18 @@ async def compare(
     return dict(zip(FIGURES, pairs, strict=True))
 
 
+def relative_error(real: float, simulated: float) -> float | None:
+    """How much the simulation is off; None: there is nothing to compare with, as a hit rate of 0."""
+    if real == simulated:
+        return 0.0
+    return (simulated - real) / real if real else None
+
+
+def shown(real: float, simulated: float) -> str:
+    error = relative_error(real, simulated)
+    return f"{real:.4g}, {simulated:.4g}, " + ("-" if error is None else f"{error:+.1%}")
+
+
 async def show(seconds: float) -> None:
     """Measures one server, then plays every load on real and on simulated servers; prints rows and errors."""
     console = Console(highlight=False, width=140)
@@ -188,13 +200,11 @@ async def show(seconds: float) -> None:
             client, addresses = await started(stack, count)
             for load in LOADS:
                 asked = requests_of(load * most * count, seconds, f"{count} {load}")
-                cells = []
                 found = await compare(client, addresses, figures, asked, document)
-                for name, (real, played) in found.items():
-                    error = (played - real) / real if real else math.nan
-                    errors[name].append(abs(error))
-                    cells.append(f"{real:.4g}, {played:.4g}, {error:+.1%}")
-                table.add_row(str(count), f"{load:.0%}", *cells)
+                for name, pair in found.items():
+                    if (error := relative_error(*pair)) is not None:
+                        errors[name].append(abs(error))
+                table.add_row(str(count), f"{load:.0%}", *(shown(*pair) for pair in found.values()))
     console.print(table)
     for name, values in errors.items():
         console.print(f"{name}: error {sum(values) / len(values):.1%} in the mean, {max(values):.1%} at most")

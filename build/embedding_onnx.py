@@ -24,7 +24,6 @@ from trimodal.paths import artefact_root
 if TYPE_CHECKING:
     import onnx
 
-DEFAULT_OUT = artefact_root("embedding")
 PRECISIONS = ["fp32", "fp16"]
 
 
@@ -73,7 +72,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("source", help="checkpoint directory or hub id")
     parser.add_argument("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32")
     parser.add_argument("--min-cosine", type=float, default=0.9, help="lowest cosine with torch (0.9)")
-    parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
+    default = artefact_root("embedding")
+    parser.add_argument("--out-dir", type=Path, default=default, help="where onnx-<precision> is put")
     options = parser.parse_args()
     options.precision = list(dict.fromkeys(options.precision or ["fp32"]))
     return options

@@ -21,7 +21,6 @@ from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, check_room, write_manifest
 from trimodal.paths import artefact_root
 
-DEFAULT_OUT = artefact_root("turn")
 INPUT, OUTPUT = ("input_features", [80, 800]), ("logits", [1])
 # Of features and probabilities; far below what moves a decision.
 TOLERANCE = 1e-3
@@ -58,7 +57,8 @@ def arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", help="checkpoint directory, or starter:smart-turn-v3")
-    parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
+    default = artefact_root("turn")
+    parser.add_argument("--out-dir", type=Path, default=default, help="where onnx-<precision> is put")
     return parser.parse_args()
 
 

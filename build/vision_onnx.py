@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from steps.vision.images import ImageSet
     from steps.vision.source import Source
 
-DEFAULT_OUT = artefact_root("vision_classify")
 PRECISIONS = ["fp32", "fp16", "int8", "int8-gpu", "fp8"]
 MIN_AGREEMENT = 0.95
 CALIBRATED = ("int8", "int8-gpu", "fp8")
@@ -85,7 +84,8 @@ def arguments() -> argparse.Namespace:
         help="share of equal labels where torch is sure (0.95; INT8 and FP8 of random weights: 0)",
     )
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch of the check (64)")
-    parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
+    default = artefact_root("vision_classify")
+    parser.add_argument("--out-dir", type=Path, default=default, help="where onnx-<precision> is put")
     options = parser.parse_args()
     if options.max_batch < 1 or options.keep_float < 0:
         parser.error("--max-batch must be at least 1, --keep-float at least 0")

@@ -35,7 +35,6 @@ from trimodal.manifest import (
 from trimodal.paths import artefact_root
 from trimodal.vision.artefact import LABELS, ClassifierArtefact, InputSpec, read_classifier
 
-DEFAULT_OUT = artefact_root("vision_classify")
 # Precision of the plan → precision of the graph, as build/vision_onnx.py names it.
 GRAPHS = {"fp32": "fp32", "fp16": "fp16", "int8": "int8-gpu", "fp8": "fp8"}
 FP8_SM = [8, 9]
@@ -90,7 +89,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--images", type=Path, help="folder of pictures for the graph's INT8 or FP8, and for the check"
     )
-    parser.add_argument("--out-dir", type=Path, default=DEFAULT_OUT, help="where tensorrt-<precision> is put")
+    default = artefact_root("vision_classify")
+    parser.add_argument("--out-dir", type=Path, default=default, help="where tensorrt-<precision> is put")
     parser.add_argument("--max-batch", type=int, default=16, help="largest batch of the plan (16)")
     parser.add_argument(
         "--opt-batch", type=int, help="batch that kernels are chosen for; half of the largest"

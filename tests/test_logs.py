@@ -119,3 +119,15 @@ def test_a_server_outlives_a_full_disk_and_a_reader_that_ended() -> None:
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert told.stdout.splitlines() == [f"said {n}" for n in range(2000)]
     assert told.stderr.splitlines()[-1].endswith("logged")
+
+
+def test_what_fails_at_each_turn_of_a_loop_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    failures = logs.LoopFailures(logger, lambda: now)
+    for _ in range(10):
+        for error in (KeyError("host"), ValueError("port")):
+            failures.tell("a look failed", error)
+    assert [str(one.exc_info[1]) for one in caplog.records if one.exc_info] == ["'host'", "port"]
+    now = 60.0
+    failures.tell("a look failed", KeyError("host"))
+    assert len(caplog.records) == 3

@@ -7,12 +7,17 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from trimodal import paths
-from trimodal.errors import OperatorError
+from trimodal import build_support, paths
+from trimodal.cache.stores.base import Limits, open_store
+from trimodal.errors import OperatorError, ServerError
+from trimodal.plan.architecture import find_config
+from trimodal.server.installation import find_triton
+from trimodal.server.options import ServerOptions
 
 ROOT = Path(__file__).parents[1]
 WITHOUT_LOCALE = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
@@ -100,6 +105,44 @@ def test_a_working_directory_that_was_removed(elsewhere: Path) -> None:
     """Every command was a traceback there."""
     elsewhere.rmdir()
     assert paths.default_repository() == ROOT / "model_repository"
+
+
+@pytest.mark.parametrize(
+    ("takes", "named"),
+    [
+        (lambda path: ServerOptions(repository=Path(path)), "--model-repository"),
+        (lambda path: ServerOptions(engines=Path(path)), "--engines"),
+        (lambda path: ServerOptions(log=Path(path)), "--log"),
+        (lambda path: open_store(path, Limits(timeout_s=1)), "cache_store"),
+        (build_support.resolve_checkpoint, "the checkpoint"),
+        (find_config, "the checkpoint"),
+    ],
+)
+def test_a_home_folder_that_nobody_knows_is_refused_by_the_setting_s_name(
+    takes: Callable[[str], object], named: str
+) -> None:
+    """It was a RuntimeError of pathlib."""
+    with pytest.raises(OperatorError, match=f"^{named} ~nosuch/x.sqlite: no home folder is known"):
+        takes("~nosuch/x.sqlite")
+
+
+def test_such_a_home_folder_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.ENGINES_VARIABLE, "~nosuch/x")
+    monkeypatch.setenv("TRIMODAL_TRITONSERVER", "~nosuch/x")
+    for reads in (paths.default_engines, lambda: paths.artefact_root("llm")):
+        with pytest.raises(OperatorError, match="^TRIMODAL_ENGINES ~nosuch/x: no home folder"):
+            reads()
+    with pytest.raises(ServerError, match="^TRIMODAL_TRITONSERVER ~nosuch/x: no home folder"):
+        find_triton()
+
+
+def test_a_server_s_paths_may_begin_with_a_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = ServerOptions(repository=Path("~/models"), engines=Path("~/engines"), log=Path("~/log"))
+    assert (options.repository, options.engines) == (tmp_path / "models", tmp_path / "engines")
+    assert options.log == tmp_path / "log"
 
 
 OPENS = """

@@ -14,6 +14,7 @@ from trimodal.repository import (
     FAKE,
     Built,
     Model,
+    as_python_reads,
     built_model,
     callers,
     loaded_last,
@@ -304,3 +305,30 @@ print(type(service_pb2.ModelConfigResponse(config=model.config).config) is type(
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split("\n") == ["[]", "True", "True", ""], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("dims: [ - 1, -1, 16, 010 ]", "dims: [  -1, -1, 16,   8 ]"),
+        ("data_type: 013", "data_type:  11"),
+        ("preserve_ordering: 0x1", "preserve_ordering:   1"),
+        ('name: "a - 1 0x1" # - 1 0x1', 'name: "a - 1 0x1" # - 1 0x1'),
+        ("name: 'it\\'s 010' x: 0", "name: 'it\\'s 010' x: 0"),
+        ("count: 0 a_010: 0.10 b: 1e010 c: 10", "count: 0 a_010: 0.10 b: 1e010 c: 10"),
+    ],
+)
+def test_integers_as_the_server_reads_them(written, read):
+    assert as_python_reads(written) == read
+
+
+def test_a_config_that_only_the_server_s_parser_read(tmp_path):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "config.pbtxt").write_text(
+        'backend: "python" input { name: "x" data_type: 013 dims: [ - 1 ] } '
+        "dynamic_batching { preserve_ordering: 0x1 }"
+    )
+    config = read_model(tmp_path, "m", "cpu").config
+    assert (config.input[0].data_type, config.input[0].dims[0]) == (11, -1)
+    assert config.dynamic_batching.preserve_ordering

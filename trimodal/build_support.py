@@ -21,7 +21,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from trimodal.errors import ArtefactError, OperatorError, refused_by_system
 from trimodal.host import end_in_order
-from trimodal.paths import ENGINES_VARIABLE, HUB_ID, STARTER
+from trimodal.paths import ENGINES_VARIABLE, HUB_ID, STARTER, expanded
 from trimodal.report.console import Table, print_table
 from trimodal.starter import fetch_starter
 
@@ -42,7 +42,7 @@ def resolve_checkpoint(source: str) -> Path:
     """
     if source.startswith(STARTER):
         return fetch_starter(source.removeprefix(STARTER))
-    directory = Path(source).expanduser()
+    directory = expanded(Path(source), "the checkpoint", ArtefactError)
     if directory.is_dir():
         return directory
     if directory.exists():

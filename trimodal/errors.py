@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 # What Triton (2.51) says of a request that the queue of a model did not take, or kept for too long
 # (default_queue_policy).
 QUEUE_REFUSED = re.compile(r"exceeds maximum queue size|request timeout expired", re.I)
+# What Python raises where the system lets it start no thread, or have no memory, at the moment.
+STARVED = (RuntimeError, MemoryError)
 _DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 
@@ -65,10 +67,18 @@ def refused_by_system(error: OSError) -> str:
     return f"{os.fsdecode(file)}: {why}" if isinstance(file, str | bytes) else why
 
 
+def is_starved(error: BaseException) -> bool:
+    """Whether the system let this process start no thread, or have no memory."""
+    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+
+
 def as_request_error(error: BaseException, request_id: str = "") -> RequestError:
     """`error` if a client may be told it, else an InternalError; the traceback goes to the log."""
     if isinstance(error, RequestError):
         return error
+    if is_starved(error):
+        logger.error("a request is refused: %s: %s", type(error).__name__, error)
+        return Unavailable("no thread or no memory is left for this request", 1.0)
     logger.error("the model failed on a request", exc_info=error, extra={"request_id": request_id})
     return InternalError("the model failed on this request; the server's log says why")
 

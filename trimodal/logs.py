@@ -16,10 +16,12 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -27,6 +29,7 @@ FORMAT_VARIABLE = "TRIMODAL_LOG_FORMAT"
 LEVEL_VARIABLE = "TRIMODAL_LOG_LEVEL"
 _WORD = re.compile(r"[!#-\[\]-~]+")  # printable ASCII without blanks, quotes and backslashes
 _LONGEST_ID = 128  # characters of a request's id: a client may have chosen it
+_TOLD_S = 60.0
 LEVELS = ("debug", "info", "warning", "error")
 trace_id: ContextVar[str] = ContextVar("trace_id", default="")
 """Of the request that the present task works for; in every record."""
@@ -38,6 +41,22 @@ def note(**fields: object) -> None:
     """Adds to the line of the request that the present task works for; nothing where there is none."""
     if (noted := request_fields.get()) is not None:
         noted.update(fields)
+
+
+class LoopFailures:
+    """Tells of failures in a loop that goes on: of those of one kind the first, and then one a minute."""
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._told: dict[type[BaseException], float] = {}
+
+    def tell(self, message: str, error: BaseException) -> None:
+        """Logs a message with the error's traceback, unless one of its kind was logged just now."""
+        now = self._clock()
+        if now - self._told.get(type(error), -math.inf) >= _TOLD_S:
+            self._told[type(error)] = now
+            self._logger.error(message, exc_info=error)
 
 
 def configure(model: str = "") -> None:

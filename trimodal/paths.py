@@ -14,6 +14,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from trimodal.errors import OperatorError, SettingsError
+
 PACKAGE = Path(__file__).resolve().parent
 # Set by `trimodal serve` for the models that it starts.
 ADDRESS_VARIABLE = "TRIMODAL_OWN_GRPC"
@@ -52,9 +54,11 @@ def default_engines() -> Path | None:
     """Directory with engines outside the default repository; None: there is none.
 
     TRIMODAL_ENGINES; for the wheel's own repository, the user's data folder once something was built there.
+
+    Raises: SettingsError: as `expanded`.
     """
     if directory := os.environ.get(ENGINES_VARIABLE):
-        return Path(directory)
+        return expanded(Path(directory), ENGINES_VARIABLE)
     return user_engines() if _serves_wheel() and user_engines().is_dir() else None
 
 
@@ -62,10 +66,20 @@ def artefact_root(model: str) -> Path:
     """Where a model's built artefacts are put, and looked for by the launcher.
 
     `$TRIMODAL_ENGINES/<model>`, else `<model>/1` of the default repository, unless that is the wheel's.
+
+    Raises: SettingsError: as `expanded`.
     """
     if engines := os.environ.get(ENGINES_VARIABLE):
-        return Path(engines).expanduser().absolute() / model
+        return expanded(Path(engines), ENGINES_VARIABLE).absolute() / model
     return user_engines() / model if _serves_wheel() else default_repository().resolve() / model / "1"
+
+
+def expanded(path: Path, setting: str, kind: type[OperatorError] = SettingsError) -> Path:
+    """The path with a home folder for its ~ or ~user. Raises: `kind` naming `setting`: there is none."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise kind(f"{setting} {path}: no home folder is known for {path.parts[0]}") from None
 
 
 def setting_path(text: str) -> Path:

@@ -25,6 +25,11 @@ ONLY_WITH = {"embedder": ("cache", "semantic"), "judge": ("cache", "semantic")}
 # Engines that reserve a KV pool: of a GPU's memory they take nearly all that is free when they open.
 POOLING_ENGINES = ("tensorrt_llm_pytorch", "vllm")
 GPU_ENGINES = ("tensorrt", *POOLING_ENGINES)
+# Texts and comments stay as they are.
+_INTEGER = re.compile(
+    r"""(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#[^\n]*)|(?P<minus>-\s+(?=[\d.]))"""
+    r"""|(?<![\w.])(?P<number>0[xX][0-9a-fA-F]+|0[0-7]+)(?![\w.])"""
+)
 JUDGE = "judge"  # its artefact may be that of the package trimodal-judge
 OPTIONAL = (JUDGE, "turn")  # others do without them: served where they are built
 # Triton writes `_` before it; Prometheus' library throws where two stand at the beginning of a label's name.
@@ -171,6 +176,22 @@ def meant_beside(path: Path) -> str:
     return f": name {inside}" if inside.is_dir() else ""
 
 
+def as_python_reads(text: str) -> str:
+    """A config's text with its integers in a form that Python's parser takes, too; columns stay if they can.
+
+    The server's (2.51) takes a blank after a minus, and hexadecimal and octal numbers also for truth values
+    and enumerations.
+    """
+    return _INTEGER.sub(_decimal, text)
+
+
+def _decimal(found: re.Match[str]) -> str:
+    if found["number"]:
+        octal = found["number"].isdecimal()
+        return str(int(found["number"], 8 if octal else 16)).rjust(len(found[0]))
+    return f"{found[0][1:]}-" if found["minus"] else found[0]
+
+
 def read_model(repository: Path, name: str, profile: str) -> Model:
     """Raises: ServerError naming the file and the line when it is not a valid config."""
     # Here, as they take memory and time: the process of `llm`, which imports this, reads no config.
@@ -182,7 +203,8 @@ def read_model(repository: Path, name: str, profile: str) -> Model:
     has_own = profile != "tensorrt" and special.is_file()
     file = special if has_own else repository / name / "config.pbtxt"
     try:
-        config = text_format.Parse(file.read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
+        text = as_python_reads(file.read_text(encoding="utf-8"))
+        config = text_format.Parse(text, model_config_pb2.ModelConfig())
     except (text_format.ParseError, OSError, ValueError) as error:  # ValueError: no UTF-8, too large
         shown = file.relative_to(repository)
         raise ServerError(f"model {name}: {shown} is not a valid model configuration: {error}") from None

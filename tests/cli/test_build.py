@@ -285,3 +285,10 @@ def test_what_is_not_known_is_refused(arguments: list[str], sentence: str) -> No
     result = run(*arguments)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+def test_a_folder_of_engines_whose_home_nobody_knows_is_refused(ran: list[Any]) -> None:
+    result = run("llm", "some/checkpoint", "--engines", "~nosuch/x")
+    assert result.exit_code == 1
+    assert not ran
+    assert "--engines ~nosuch/x: no home folder is known for ~nosuch" in result.output

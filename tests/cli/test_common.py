@@ -134,6 +134,15 @@ def test_every_variable_has_its_options_name():
         ),
         (OSError(24, "Too many open files"), "too many open files"),
         (OSError("a sentence of a library"), "a sentence of a library"),
+        (
+            RuntimeError("can't start new thread"),
+            "no more threads can be started here: raise the limit of processes (ulimit -u, "
+            "docker run --pids-limit) or of addresses (ulimit -v)",
+        ),
+        (
+            MemoryError(),
+            "no more memory can be had here: end other programs, or serve fewer models with --model",
+        ),
     ],
 )
 def test_what_the_machine_refuses_is_one_sentence(capsys, error, told):
@@ -144,7 +153,9 @@ def test_what_the_machine_refuses_is_one_sentence(capsys, error, told):
     assert capsys.readouterr().err == f"trimodal x: {told}\n"
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), OSError("a sentence of a library")])
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), OSError("a sentence of a library"), RuntimeError("no plan")]
+)
 def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, error):
     """A call that no command bounds ended as "trimodal: TimeoutError"."""
 

@@ -38,6 +38,7 @@ DOWNLOAD = "run /opt/vllm/bin/vllm download-kernels"
         ),
         ("openvino", {}, "", []),
         ("vllm eager on cpu", {}, "", []),
+        ("vllm eager=yes on cpu", {}, "", []),
         ("vllm on cpu", {}, "", [("error", "→ apt install build-essential python3-dev")]),
     ],
 )
@@ -52,7 +53,8 @@ def test_the_compilers_of_the_engine_s_own_interpreter(tmp_path, monkeypatch, en
     tools = JitTools(**({"compiler": "", "nvcc": "", "ninja": "", "kernels": ""} | found))
     monkeypatch.setattr(engine_tools, "find_jit_tools", asked(tools))
     monkeypatch.setattr(engine_tools, "python_headers", asked(headers))
-    on_cpu = {"device": "cpu", "enforce_eager": str("eager" in engine).lower()} if "cpu" in engine else {}
+    eager = {"eager": "true", "eager=yes": "yes"}.get(engine.split()[-3], "false") if "cpu" in engine else ""
+    on_cpu = {"device": "cpu", "enforce_eager": eager} if eager else {}
     config = python_model("llm", engine=engine.split()[0], python=PYTHON, artefact="checkpoint", **on_cpu)
     name = add_model(tmp_path, config).parent.name
     checks = list(check_engine_tools([read_model(tmp_path, name, "tensorrt")]))

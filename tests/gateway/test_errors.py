@@ -42,6 +42,13 @@ def test_the_field_is_named(message: str, param: str | None) -> None:
     assert (error.status, error.param, str(error)) == (400, param, message)
 
 
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_request_without_a_thread_or_memory_may_come_again(error: Exception) -> None:
+    """It was an error of the gateway's own, with a traceback for each request."""
+    told = as_api_error(error)
+    assert (told.status, told.code, told.retry_after_s) == (503, "overloaded", 1.0)
+
+
 def test_a_tier_that_is_not_there_is_the_keys_fault_and_not_the_requests() -> None:
     error = as_api_error(InvalidArgument("answer: tier is 'gold': one of standard, batch is needed"))
     assert (error.status, error.param, error.code) == (403, None, "key_tier")

@@ -24,8 +24,8 @@ LAYERS = (
     ("runtimes", "repository", "build_support"),
     ("starter",),
     ("audio", "triton", "manifest", "settings", "report"),
-    ("trace",),
-    ("errors", "files", "host", "logs", "metrics", "paths"),
+    ("paths", "trace"),
+    ("errors", "files", "host", "logs", "metrics"),
 )
 LEVEL = {name: height for height, names in enumerate(reversed(LAYERS)) for name in names}
 MAX_FILES = 12

@@ -30,3 +30,8 @@ def language_code(named: str) -> str:
     code = name.replace("_", "-").split("-")[0]
     code = CODES.get(code, code)
     return code if code in CODES.values() else named
+
+
+def is_language(named: str) -> bool:
+    """Whether a Whisper of many languages knows what is named so."""
+    return language_code(named) in CODES.values()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from trimodal.errors import InternalError, Unavailable
+from trimodal.errors import STARVED, InternalError, Unavailable
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class DaemonThreads:
                 thread = threading.Thread(target=self._run, name=name, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # the system lets this process have no more; those there are may hang
+                except STARVED:  # the system lets this process have no more; those there are may hang
                     return False
                 self._threads.append(thread)
             self._unfinished += 1

@@ -15,7 +15,7 @@ from tritonclient.grpc import model_config_pb2
 from trimodal.check.findings import Finding
 from trimodal.check.rules import RULES
 from trimodal.check.source import Malformed, Node, SourcePosition, read_fields
-from trimodal.repository import loaded_versions, meant_beside, version_folders
+from trimodal.repository import as_python_reads, loaded_versions, meant_beside, version_folders
 from trimodal.settings import shorten
 
 DEFAULT = "default"  # the profile without --model-config-name: every model's config.pbtxt
@@ -198,7 +198,9 @@ def read_config(directory: Path, file: Path) -> Config:
 def _parse(text: str) -> Any:
     """The ModelConfig. Raises: Malformed."""
     try:  # Fields that it does not know are looked for by name, with their places.
-        return text_format.Parse(text, model_config_pb2.ModelConfig(), allow_unknown_field=True)
+        return text_format.Parse(
+            as_python_reads(text), model_config_pb2.ModelConfig(), allow_unknown_field=True
+        )
     except text_format.ParseError as error:
         # As `5:17 : 'max_batch_size: 8.0': Couldn't parse integer: 8.0`, the line in quotes.
         sentence = re.sub(r"^\d+:\d+ : (?:'.*': )?", "", str(error), flags=re.DOTALL)

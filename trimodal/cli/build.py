@@ -187,9 +187,14 @@ def build_all(
 
 
 def put_into(engines: Path | None) -> None:
-    """Names the folder of the engines to the scripts, and to whoever looks for what was built."""
+    """Names the folder of the engines to the scripts, and to whoever looks for what was built.
+
+    Raises: SettingsError: as `expanded`.
+    """
     if engines:
-        os.environ[ENGINES_VARIABLE] = str(engines)
+        from trimodal.paths import expanded
+
+        os.environ[ENGINES_VARIABLE] = str(expanded(engines, "--engines"))
 
 
 def build_recipe(recipe: str, own: Mapping[str, str | None], *, missing: bool) -> tuple[list[str], int]:
@@ -216,7 +221,7 @@ def is_built(task: str, part: Part, source: str) -> bool:
     """Whether all artefacts of a part are there, and made of a checkpoint of this name."""
     from trimodal.errors import ArtefactError
     from trimodal.manifest import read_manifest
-    from trimodal.paths import artefact_root
+    from trimodal.paths import artefact_root, expanded
 
     root = artefact_root(MODELS[task])
     try:
@@ -224,7 +229,7 @@ def is_built(task: str, part: Part, source: str) -> bool:
     except ArtefactError:
         return False
     # Some builds name the hub's id or the path as it was given, others the directory alone.
-    names = {Path(source).name, Path(source).expanduser().resolve().name}
+    names = {Path(source).name, expanded(Path(source), "the checkpoint", ArtefactError).resolve().name}
     return {Path(one).name for one in made_of} <= names
 
 

@@ -60,11 +60,12 @@ def _opened(url: str) -> Iterator[tuple[str, Store]]:
     from trimodal.cache.stores.base import Limits, StoreError, is_file, open_store
     from trimodal.cache.stores.sqlite_file import may_be_ours
     from trimodal.errors import OperatorError
+    from trimodal.paths import expanded
 
     name = url if is_file(url) else re.sub("//.*@", "//…@", url)  # without its password
     with one_sentence():
         # Opening would make a missing file, and set one aside that is damaged or old.
-        if is_file(url) and not may_be_ours(Path(url).expanduser()):
+        if is_file(url) and not may_be_ours(expanded(Path(url), "--store")):
             raise OperatorError(f"{url} is no store of answers: name the server's cache_store with --store")
         try:
             with closing(open_store(url, Limits(timeout_s=_TIMEOUT_S))) as opened:

@@ -185,7 +185,7 @@ def one_sentence(command: str = "trimodal", code: int = 1, *, of_libraries: bool
     `of_libraries`, an OSError without its number, which a library made. A reader of our output that has ended
     is typer's to tell.
     """
-    from trimodal.errors import TrimodalError, refused_by_system
+    from trimodal.errors import STARVED, TrimodalError, is_starved, refused_by_system
 
     try:
         yield
@@ -197,6 +197,12 @@ def one_sentence(command: str = "trimodal", code: int = 1, *, of_libraries: bool
         if error.errno is None and not of_libraries:
             raise
         why = refused_by_system(error)
+    except STARVED as error:
+        if not is_starved(error):
+            raise
+        from trimodal.server.triton_log import sentence as told
+
+        why = told(f"{type(error).__name__}: {error}")
     else:
         return
     typer.echo(f"{command}: {why}", err=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from trimodal.doctor.values import Check, Group
 from trimodal.repository import Model
 from trimodal.runtimes.jit_tools import KERNELS, JitTools, find_jit_tools, python_headers
+from trimodal.settings import read_as
 
 TOOLS = Group("compilers")
 ENGINES = ("vllm", "tensorrt_llm_pytorch")
@@ -20,7 +21,7 @@ def check_engine_tools(models: Iterable[Model]) -> Iterator[Check]:
         if model.backend == "python" and model.engine in ENGINES:
             python = model.parameters.get("python", "")
             tools, headers = find_jit_tools(python), python_headers(python)
-            if not model.wants_gpu and model.parameters.get("enforce_eager") == "true":
+            if not model.wants_gpu and read_as(bool, model.parameters.get("enforce_eager", "false"), False):
                 continue  # it compiles nothing
             lacks = [
                 what for what, found in (("C compiler", tools.compiler), ("Python.h", headers)) if not found

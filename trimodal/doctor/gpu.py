@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -13,6 +12,7 @@ from trimodal.repository import Model
 from trimodal.runtimes import gpu_libraries
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server import preflight
+from trimodal.settings import read_as
 
 GPU = Group("gpu")
 # Bytes a process of a model: its CUDA context (0.5 GiB) and workspaces. Estimated.
@@ -50,9 +50,9 @@ def check_gpus(
 def _share(model: Model, gpu: Gpu, weights: Mapping[str, int]) -> int:
     """Bytes that a model takes of a GPU, or at least takes: an estimate but for the weights."""
     if model.engine == "vllm":
-        with contextlib.suppress(ValueError):  # said where settings are checked
-            if asked := float(model.parameters.get("gpu_memory_utilization", "0")):
-                return int(asked * gpu.memory)
+        asked = read_as(float, model.parameters.get("gpu_memory_utilization", "0"), 0.0)
+        if 0 < asked <= 1:
+            return int(asked * gpu.memory)
     # A copy of the weights for each: instances in Python share none, Triton's own backends share one.
     processes = model.instances or 1
     return processes * (weights.get(model.name, 0) + PROCESS)

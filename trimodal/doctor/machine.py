@@ -79,7 +79,7 @@ def _disks(options: ServerOptions) -> Iterator[Check]:
     }
     systems: dict[int, tuple[Path, list[str]]] = {}
     for use, path in wanted.items():
-        there = _existing(path.expanduser().absolute())
+        there = _existing(path.absolute())
         systems.setdefault(there.stat().st_dev, (there, []))[1].append(use)
     for path, uses in systems.values():
         free = shutil.disk_usage(path).free

@@ -17,7 +17,7 @@ from trimodal.repository import Model
 from trimodal.runtimes.gpu_device import Gpu
 from trimodal.server.artefacts import Artefact, artefacts_of, check_artefact
 from trimodal.server.preflight import check_config
-from trimodal.settings import Settings
+from trimodal.settings import Settings, read_as
 
 MODELS = Group("models")
 SETTINGS = {
@@ -100,7 +100,7 @@ def _sharing(artefact: Artefact) -> int:
         return built.gpu.count
     parameters = artefact.model.parameters
     sizes = [parameters.get(f"{kind}_parallel_size", "1") for kind in ("tensor", "pipeline")]
-    return math.prod(int(size) for size in sizes if size.isdecimal()) or 1
+    return math.prod(max(1, read_as(int, size, 1)) for size in sizes)
 
 
 def _built(artefact: Artefact, gpus: Sequence[Gpu] | None, deep: bool) -> str:

@@ -20,12 +20,11 @@ from trimodal.paths import cache_directory
 from trimodal.repository import Model
 from trimodal.server.installation import find_triton
 from trimodal.server.options import ServerOptions
-from trimodal.settings import describe
+from trimodal.settings import describe, read_as
 
 PRODUCTION = Group("production")
 _PTRACE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SHM = Path("/dev/shm")
-_FALSE = ("false", "f", "no", "n", "off", "0")  # as the settings of a model read it
 _OPERATOR_KEYS = ("TRIMODAL_OPERATOR_KEY", "TRIMODAL_OPERATOR_KEY_FILE")
 _MINUTE = ("requests_per_minute", "tokens_per_minute", "audio_seconds_per_minute", "images_per_minute")
 
@@ -97,7 +96,7 @@ def _prefixes(models: Iterable[Model], tenants: set[str]) -> Check:
         model.name
         for model in models
         if model.parameters.get("prefix_cache_scope") == "shared"
-        and model.parameters.get("enable_prefix_caching", "true").lower() not in _FALSE
+        and read_as(bool, model.parameters.get("enable_prefix_caching", "true"), True)
     ]
     if not shared or len(tenants) < 2:
         return PRODUCTION.ok("prefix cache", "no tenant learns of another by it")

@@ -28,6 +28,8 @@ from trimodal.errors import (
     RequestError,
     TrimodalError,
     Unavailable,
+    as_request_error,
+    is_starved,
 )
 from trimodal.settings import shorten
 
@@ -165,6 +167,8 @@ def as_api_error(
         return ApiError(502, "the model server did not answer", code="upstream_failed", retry_after_s=1.0)
     if isinstance(error, RequestError):
         return ApiError(500, str(error), code="internal_error")
+    if is_starved(error):
+        return as_api_error(as_request_error(error, request_id))
     logger.error("the gateway failed on a request", exc_info=error, extra={"request_id": request_id})
     return ApiError(500, "the gateway failed on this request; its log says why", code="internal_error")
 

@@ -87,7 +87,7 @@ class StopMatcher:
         if cuts:
             self.found, self.held = True, ""
             return text[: min(cuts)]
-        keep = max(_overlap(text, stop) for stop in self._stops)
+        keep = max(overlap(text, stop) for stop in self._stops)
         self.held = text[len(text) - keep :]
         return text[: len(text) - keep]
 
@@ -97,7 +97,7 @@ class StopMatcher:
         return "" if self.found else held
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Length of the longest end of `text` that begins `stop`."""
     longest = min(len(text), len(stop) - 1)
     return next((length for length in range(longest, 0, -1) if text.endswith(stop[:length])), 0)

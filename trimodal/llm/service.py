@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from trimodal import logs
 from trimodal.cache.answers import AnswerCache, AnswerLookup
 from trimodal.cache.values import Hit
 from trimodal.errors import Cancelled, InternalError, RequestError, Unavailable
@@ -206,6 +207,7 @@ class LlmService:
     def _monitor_requests(self) -> None:
         """Thread llm-monitor: ends what has to end, every `cancel_poll_ms`; gives up lookups in time."""
         next_check = 0.0
+        failures = logs.LoopFailures(logger)
         while not self._closing.is_set():
             now = time.perf_counter()
             with self._lock:
@@ -222,9 +224,9 @@ class LlmService:
                     self._check_requests()
                     if self._stop_file and os.path.exists(self._stop_file):
                         self._fail_all()
-            except Exception:
+            except Exception as error:
                 # Without this thread no client could leave any more.
-                logger.exception("the requests could not be checked")
+                failures.tell("the requests could not be checked", error)
 
     def _check_requests(self) -> None:
         """Ends the requests whose clients left or whose deadlines passed. Called without the lock."""

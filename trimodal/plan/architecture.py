@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from trimodal.errors import ArtefactError
 from trimodal.files import read_at_most
-from trimodal.paths import HUB_ID
+from trimodal.paths import HUB_ID, expanded
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Architecture:
 
 def find_config(source: str) -> Path:
     """A local path as it is, else config.json of a hub id, fetched or cached. Raises: ArtefactError."""
-    path = Path(source).expanduser()
+    path = expanded(Path(source), "the checkpoint", ArtefactError)
     if path.exists():
         return path
     if not HUB_ID.fullmatch(source):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from trimodal.client.errors import from_status
+from trimodal.client import Timeouts
 from trimodal.regress.values import ServedModel, Server
 
 # redis://user:password@host: a baseline is a file that people commit.
@@ -24,23 +24,20 @@ async def identify(url: str, models: Iterable[tuple[str, str]], timeout: float) 
     Raises:
         TrimodalError: it does not answer.
     """
-    from tritonclient.grpc import aio
-    from tritonclient.utils import InferenceServerException
+    from trimodal.client.transports.grpc import GrpcTransport
 
-    scheme, _, address = url.rpartition("://")
-    triton = aio.InferenceServerClient(address, ssl=scheme == "grpcs")
+    timeouts = Timeouts(total=timeout)
+    triton = GrpcTransport(url, timeouts, connections=1)
     try:
-        about = await triton.get_server_metadata(client_timeout=timeout)
+        about, running = await triton.server(timeouts)
         served = {}
         for name, version in models:
-            answer = await triton.get_model_config(name, client_timeout=timeout)
-            found = {key: value.string_value for key, value in answer.config.parameters.items()}
+            config = await triton.config(f"{name}@{version}", timeouts)
+            found = {key: value.string_value for key, value in config.parameters.items()}
             served[name] = ServedModel(version=version, parameters=plain(found))
-    except InferenceServerException as error:
-        raise from_status(_code(error.status()), error.message(), address) from None
     finally:
-        await triton.close()
-    return Server(name=about.name, version=about.version, models=served)
+        await triton.aclose()
+    return Server(name=about, version=running, models=served)
 
 
 def plain(parameters: Mapping[str, str]) -> dict[str, str]:
@@ -66,9 +63,3 @@ def differences(before: Server, after: Server) -> list[str]:
 
 def _shown(value: str | None) -> str:
     return "unset" if value is None else value or '""'
-
-
-def _code(status: str | None) -> object:
-    import grpc
-
-    return getattr(grpc.StatusCode, (status or "").rpartition(".")[2], grpc.StatusCode.UNKNOWN)

@@ -15,12 +15,12 @@ from types import FrameType
 
 from rich.console import Console
 
-from trimodal.errors import OperatorError, ServerError
+from trimodal.errors import STARVED, OperatorError, ServerError
 from trimodal.report.console import Table, print_table
 from trimodal.server.artefacts import newer_beside
 from trimodal.server.options import ServerOptions
 from trimodal.server.process import Interrupted, TritonServer
-from trimodal.server.supervision.supervisor import STARVED, Backoff
+from trimodal.server.supervision.supervisor import Backoff
 
 _POLL = 0.2  # seconds
 _LAST_S = 1.0  # of a drain, for the server alone, however long the gateway's took

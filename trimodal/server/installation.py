@@ -19,7 +19,7 @@ from pathlib import Path
 
 from trimodal.errors import ServerError
 from trimodal.host import exempt_loopback, settle_python
-from trimodal.paths import PACKAGE
+from trimodal.paths import PACKAGE, expanded
 from trimodal.runtimes.gpu_device import DEVICE_ORDER
 
 CONTAINER = Path("/opt/tritonserver")
@@ -89,7 +89,7 @@ def _no_stub(running: str, known: str) -> str:
 def find_triton() -> Triton:
     """TRIMODAL_TRITONSERVER's (binary or folder), the container's or the wheel's. Raises: ServerError."""
     if named := os.environ.get("TRIMODAL_TRITONSERVER"):
-        path = Path(named).expanduser().absolute()
+        path = expanded(Path(named), "TRIMODAL_TRITONSERVER", ServerError).absolute()
         root = path if path.is_dir() else path.parent.parent
         if not (root / "bin" / "tritonserver").is_file():
             raise ServerError(f"TRIMODAL_TRITONSERVER names {named}, but no bin/tritonserver is there")

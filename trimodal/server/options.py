@@ -9,13 +9,14 @@ from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from trimodal.errors import ServerError
-from trimodal.paths import default_engines, default_repository
+from trimodal.paths import default_engines, default_repository, expanded
 
 # cpu: CPU engines · cuda: GPU engines from wheels, nothing compiled · tensorrt: compiled, in NVIDIA's image
 Profile = Literal["cpu", "cuda", "tensorrt"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 PORTS = ("http_port", "grpc_port", "metrics_port", "health_port")
+PATHS = {"repository": "--model-repository", "engines": "--engines", "log": "--log"}
 FREE_PORTS: dict[str, Any] = dict.fromkeys(PORTS, 0)
 """Options of a server whose ports are picked."""
 
@@ -61,6 +62,12 @@ class ServerOptions:
     otlp_every: int = 1  # traces one request in so many; 0: only those that belong to a client's trace
     operator_key: str | None = None  # None: a random one per server
     changes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # model → parameter → text
+
+    def __post_init__(self) -> None:
+        """Raises: ServerError naming the option: a path begins with the ~ of a user whom nobody knows."""
+        for name, option in PATHS.items():
+            if path := getattr(self, name):
+                object.__setattr__(self, name, expanded(path, option, ServerError))
 
     @classmethod
     def on_free_ports(cls, *models: str, **others: Any) -> ServerOptions:

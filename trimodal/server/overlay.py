@@ -52,7 +52,7 @@ class ServedRepository:
 
     def __init__(self, options: ServerOptions, folder: Path) -> None:
         self._options = options
-        self._own = options.repository.expanduser().absolute()
+        self._own = options.repository.absolute()
         self._is_copy = bool(options.changes or options.engines)
         self._refreshing = threading.Lock()
         self.path = folder / "model_repository"
@@ -108,7 +108,7 @@ def overlay(
         if name not in names:
             raise ServerError(f"cannot set a parameter of '{name}': the models are {', '.join(names)}")
     if engines is not None:
-        engines = engines.expanduser().resolve()
+        engines = engines.resolve()
         if not engines.is_dir():
             raise ServerError(f"--engines {engines} is no folder: build into it first, or leave it out")
     target.mkdir(parents=True)

@@ -122,7 +122,7 @@ class TritonServer:
         triton.stub()
         preflight.check_numpy()
         preflight.check_limits()
-        repository = options.repository.expanduser().absolute()
+        repository = options.repository.absolute()
         self.models = select_models(repository, options.models, options.profile)
         preflight.check_shared_memory(self.models.values())
         for attempt in range(1, _ATTEMPTS + 1):

@@ -44,7 +44,7 @@ _EXHAUSTED = {
     re.compile(r"Too many open files"): (
         "no more files can be opened here: raise the limit (ulimit -n 65536, docker --ulimit nofile=65536)"
     ),
-    re.compile(r"std::bad_alloc|Cannot allocate memory"): (
+    re.compile(r"std::bad_alloc|Cannot allocate memory|^MemoryError: "): (
         "no more memory can be had here: end other programs, or serve fewer models with --model"
     ),
 }

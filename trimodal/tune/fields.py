@@ -12,6 +12,7 @@ from tritonclient.grpc import model_config_pb2
 
 from trimodal.check.source import Malformed, Node, read_fields
 from trimodal.errors import SettingsError
+from trimodal.repository import as_python_reads
 
 # Triton's own knobs → where they stand; every other name is a parameter.
 PATHS: dict[str, tuple[str, ...]] = {
@@ -130,6 +131,6 @@ def _add_line(text: str, line: str, after: Sequence[Node]) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return text_format.Parse(text, model_config_pb2.ModelConfig())
+        return text_format.Parse(as_python_reads(text), model_config_pb2.ModelConfig())
     except (text_format.ParseError, ValueError) as error:  # ValueError: an enumeration's number is too large
         raise SettingsError(f"the model configuration is not valid: {error}") from None

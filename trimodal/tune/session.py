@@ -259,7 +259,7 @@ def read_pipeline(models: Sequence[str], options: ServerOptions, repository: Pat
     for model in models:
         if not kind_of(found[model].config):
             raise SettingsError(f"model {model}: no load is known for it; tune the models that it calls")
-    own = options.repository.expanduser().absolute()
+    own = options.repository.absolute()
     files = {name: file_for(own / name, options.profile) for name in found}
     return Pipeline(
         " + ".join(models), {name: replace(one, config_file=files[name]) for name, one in found.items()}

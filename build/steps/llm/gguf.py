@@ -26,12 +26,12 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # of tokenizer.ggml.tok
 _TENSORS, _WEIGHTS = "tensors", "weights"
 _SPACE = "\u2581"
 # What llama.cpp's src/llama-vocab.cpp has under these names, written as in the checkpoints' tokenizer.json.
+# Not "default", as llama.cpp takes a file that says nothing: it has a rule for those that is no model's own.
 _WORDS = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|%s| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 )
 SPLITS = {
     "gpt-2": "",
-    "default": "",
     "smollm": "digits",
     "llama-bpe": _WORDS % r"\p{N}{1,3}",
     "llama3": _WORDS % r"\p{N}{1,3}",
@@ -149,7 +149,7 @@ def byte_level_tokenizer(fields: dict[str, Any]) -> Any:
 
     tokens: list[str] = fields["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ", 1)) for merge in fields["tokenizer.ggml.merges"]]
-    rule = fields.get("tokenizer.ggml.pre", "default")
+    rule = fields["tokenizer.ggml.pre"]
     split = SPLITS[rule]
     # Llama 3's own: a word that is one token needs no merges, and some of its tokens have none.
     whole = rule in ("llama-bpe", "llama3")

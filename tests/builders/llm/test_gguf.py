@@ -119,8 +119,9 @@ WAY = r": build from the checkpoint that the file was made of"
         (
             "llama",
             {"pre": "tekken"},
-            "splits text by the rule 'tekken'; known are gpt-2, default" + ".*" + WAY,
+            "splits text by the rule 'tekken'; known are gpt-2, smollm" + ".*" + WAY,
         ),
+        ("llama", {"pre": "default"}, "splits text by the rule 'default'; known are gpt-2.*" + WAY),
         ("llama", {"kind": "bert"}, "has a tokenizer of the kind 'bert'; known are gpt2, llama" + WAY),
         ("llama", {"kind": "llama"}, r"lacks tokenizer\.ggml\.scores, which its tokenizer is made of" + WAY),
         (

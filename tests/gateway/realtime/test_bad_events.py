@@ -102,6 +102,7 @@ def settings() -> Iterator[Row]:
         ({"transcription": {"prompt": "x" * 1_001}}, "transcription.prompt", None),
         ({"transcription": {"keywords": ["\ud83d"]}}, "transcription.keywords[0]", None),
         ({"transcription": {"delay": "none"}}, "transcription.delay", None),
+        ({"transcription": {"language": "xx"}}, "transcription.language", None),
         ({"transcription": {"languages": ["en"]}}, "transcription.languages", UNSUPPORTED),
         ({"noise_reduction": {"type": "near_field"}}, "noise_reduction", UNSUPPORTED),
         ({"turn_detection": {"type": "loud_vad"}}, "turn_detection", None),

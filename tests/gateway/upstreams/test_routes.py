@@ -10,7 +10,7 @@ import pytest
 
 from tests.doubles.waiting import until
 from tests.gateway.conftest import fails, fake_triton
-from tests.gateway.upstreams.test_pool import Servers
+from tests.gateway.upstreams.servers import Servers
 from trimodal.client.transports.base import Request
 from trimodal.errors import ModelNotFound, SettingsError, Unavailable
 from trimodal.gateway.upstreams.routes import key_of, read_routes, set_route, version_for

@@ -14,6 +14,7 @@ from trimodal.errors import ArtefactError, InvalidArgument, RequestError, Unavai
 from trimodal.llm.engine_core.client import EngineCoreClient, start_process
 from trimodal.llm.engines.fake import FakeEngine
 from trimodal.llm.engines.protocol import Adapter, EngineCall, EngineLost, EngineRequest, Output, Sampling
+from trimodal.llm.frontend import operator_calls
 from trimodal.llm.request.operator import OperatorCall
 from trimodal.llm.request.request import GenerationRequest, read_request
 from trimodal.llm.request.terms import ProbeRequest
@@ -161,10 +162,11 @@ def test_an_adapter_that_is_being_loaded_is_no_wrong_name(adapters: dict[str, ob
             ask(server, "poet")
 
 
-def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone(
+def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone_until_it_can(
     adapters: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole model stayed unavailable."""
+    """The whole model stayed unavailable; then that adapter did, until an operator loaded it."""
+    monkeypatch.setattr(operator_calls, "_AGAIN_S", 0.01)
     there = Path.is_file
 
     def is_file(path: Path) -> bool:
@@ -178,9 +180,18 @@ def test_an_adapter_that_cannot_be_read_when_the_engine_opens_anew_is_lost_alone
         monkeypatch.setattr(Path, "is_file", is_file)
         engines.lose()
         eventually(lambda: known(server) == ["poet"])
+        with pytest.raises(Unavailable, match="^lora_name is 'pirate', which is being loaded$"):
+            ask(server, "pirate")
+        monkeypatch.setattr(Path, "is_file", there)
+        eventually(lambda: known(server) == ["pirate", "poet"])
+        monkeypatch.setattr(Path, "is_file", is_file)
+        engines.lose()
+        eventually(lambda: known(server) == ["poet"])
         refusal = "^lora_name is 'pirate': pirate/adapter_config.json in the directory of adapters: Stale"
         with pytest.raises(InvalidArgument, match=refusal):
             operate(server, "load_lora_adapter", "pirate")
+        with pytest.raises(InvalidArgument, match="^lora_name is 'pirate', which is not loaded: poet is$"):
+            ask(server, "pirate")
 
 
 def test_an_adapter_is_not_loaded_twice_at_once(adapters: dict[str, object]) -> None:

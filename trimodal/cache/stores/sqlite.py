@@ -19,7 +19,7 @@ from trimodal.cache.stores.sqlite_file import Database
 from trimodal.cache.stores.vector_index import FETCH, SCOPE_ROWS, VectorIndex, VectorIndexes
 from trimodal.cache.values import CacheScope, Entry, StoreStats, Vector
 from trimodal.errors import OperatorError
-from trimodal.paths import setting_path
+from trimodal.paths import expanded, setting_path
 
 CHUNK = 2_000  # rows that an index reads at once; about 3 ms
 PIECE = 1_000  # rows that one transaction deletes: others write in between
@@ -27,7 +27,7 @@ PIECE = 1_000  # rows that one transaction deletes: others write in between
 
 def open_store(url: str, limits: Limits) -> SqliteStore:
     """Opens the store in the file `url`, made with its folder when there is none. Raises OperatorError."""
-    path = setting_path(url).expanduser()
+    path = expanded(setting_path(url), "cache_store")
     if path.suffix != ".sqlite" and not path.is_dir():
         # A file that is no database is taken for a damaged one and set aside: never one named by mistake.
         raise OperatorError(f"cache_store '{url}': a file whose name ends with .sqlite is needed")

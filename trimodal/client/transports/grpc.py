@@ -188,12 +188,18 @@ class GrpcTransport:
         return sorted(models, key=lambda model: (model.name, len(model.version), model.version))
 
     async def max_batch_size(self, model: str, timeouts: Timeouts) -> int:
-        return int((await self._config(model, timeouts)).max_batch_size)
+        return int((await self.config(model, timeouts)).max_batch_size)
 
     async def _is_pipeline(self, model: str, timeouts: Timeouts) -> bool:
-        return bool((await self._config(model, timeouts)).ensemble_scheduling.step)
+        return bool((await self.config(model, timeouts)).ensemble_scheduling.step)
 
-    async def _config(self, model: str, timeouts: Timeouts) -> Any:
+    async def server(self, timeouts: Timeouts) -> tuple[str, str]:
+        """The server's name and version."""
+        answer = await self._unary("ServerMetadata", service_pb2.ServerMetadataRequest(), timeouts)
+        return answer.name, answer.version
+
+    async def config(self, model: str, timeouts: Timeouts) -> Any:
+        """A model's configuration, as inference.ModelConfig."""
         name, version = named(model)
         message = service_pb2.ModelConfigRequest(name=name, version=version)
         try:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from trimodal.client.options import Options
 from trimodal.errors import InvalidArgument
 from trimodal.gateway.errors import as_api_error, invalid
+from trimodal.llm.detokenizer import overlap
 from trimodal.llm.structured.call_text import CALL_BEGINS, CALL_ENDS
 from trimodal.llm.structured.reading import read_json
 
@@ -59,7 +60,7 @@ class CallReader:
             text, self._held = self._held[:at], self._held[at + len(CALL_BEGINS) :]
             self._place = "head"
             return _text_part(text)
-        keep = 0 if last else _overlap(self._held)
+        keep = 0 if last else overlap(self._held, CALL_BEGINS)
         cut = len(self._held) - keep
         text, self._held = self._held[:cut], self._held[cut:]
         return _text_part(text)
@@ -150,9 +151,3 @@ def tool_options(tools: Sequence[BaseModel], choice: Any, *, parallel: bool) -> 
 def _text_part(text: str) -> list[Part]:
     """The delta of a text; none where it is empty."""
     return [{"content": text}] if text else []
-
-
-def _overlap(text: str) -> int:
-    """Length of the longest end of `text` that begins a call."""
-    lengths = range(min(len(text), len(CALL_BEGINS) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(CALL_BEGINS[:length])), 0)

@@ -34,12 +34,16 @@ class Failover:
         self._left = [*order]
         self._began = time.monotonic()
         self._refusal: TrimodalError | None = None
+        self._unseen = False  # whether one was not reached whose models are not known yet
         self.asked: Upstream | None = None
 
     def next(self) -> Upstream:
         """The next server. Raises: why it was refused so far, or Unavailable where none could be reached."""
         self._left = [server for server in self._left if not server.closed]
         if not self._left:
+            if self._unseen and isinstance(self._refusal, ModelNotFound):
+                reached = f"no server that is reached has the model '{self.request.name}'"
+                raise Unavailable(f"{reached}; which models others have is not known yet", 1.0)
             raise self._refusal or no_server()
         server = self._left.pop(0)
         if self.asked is not None:
@@ -52,6 +56,7 @@ class Failover:
     def failed(self, server: Upstream, error: TrimodalError) -> None:
         """Takes in how a server failed. Raises: the error, where no other one may be asked."""
         lacks = _lacks(error, server, self.request)
+        self._unseen |= isinstance(error, ConnectError) and not server.versions
         if isinstance(error, ConnectError | ConnectionLost) or (
             not lacks and _is_gone(error, server, self.request.model)
         ):

@@ -180,12 +180,13 @@ class Upstreams:
     async def _watch(self, timeouts: Timeouts) -> None:
         timeouts = replace(timeouts, total=timeouts.connect)
         looks: dict[Upstream, asyncio.Task[None]] = {}
+        failures = logs.LoopFailures(logger)
         try:
             while True:
                 try:
                     await self._look(looks, timeouts)
-                except Exception:  # without the next look no death would be noticed, and no file's change
-                    logger.exception("a look at the servers failed")
+                except Exception as error:  # without the next look no death, no file's change is noticed
+                    failures.tell("a look at the servers failed", error)
                 await asyncio.sleep(LOOK_S)
         finally:
             for look in looks.values():

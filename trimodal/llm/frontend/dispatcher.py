@@ -73,8 +73,11 @@ class Dispatcher:
         return self._scheduler.admission
 
     def begin_idle_work(self) -> None:
-        """Uses an engine that is awake while no request is there."""
-        if self._unavailable or self.calls.asleep or self._registry.generations or self._registry.states:
+        """Uses an engine that is awake while no request is there; lost adapters are loaded beside some."""
+        if self._unavailable or self.calls.asleep:
+            return
+        self.calls.load_lost()
+        if self._registry.generations or self._registry.states:
             return
         if not self._prefills.begin() and self.audits:
             self.audits.begin()

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 ASLEEP = "the engine sleeps: an operator's wake_up wakes it"
 _CONFIG = "adapter_config.json"
+_AGAIN_S = 5.0  # between looks for the files of adapters that could not be read
 
 
 @dataclass(eq=False)
@@ -58,7 +59,9 @@ class OperatorCalls:
         self._ids = ids
         self._pending: dict[int, PendingCall] = {}
         self._loaded: dict[str, tuple[Adapter, int]] = {}  # and when
-        self._lost: list[str] = []  # adapters that the next engine is to have
+        # Adapters that the next engine is to have, or this one: why their files cannot be read.
+        self._lost: dict[str, str] = {}
+        self._look_at = 0.0  # for these files, by the monotonic clock
         self.asleep = False
         on_cpu = settings.engine == "vllm" and settings.device == "cpu"
         self._most = settings.max_loras if on_cpu else MAX_ADAPTERS
@@ -77,9 +80,13 @@ class OperatorCalls:
         return {name: loaded for name, (_, loaded) in self._loaded.items()}
 
     def loading(self, *, asked: bool = True) -> list[str]:
-        """Names of adapters that the engine is loading, with those or without that clients asked for."""
+        """Names of adapters that are being loaded, with those or without that clients asked for.
+
+        So are those whose files could not be read when the engine was opened anew: they may be back.
+        """
         calls = [one.call for one in self._pending.values() if asked or not one.sink]
-        return [one.adapter.name for one in calls if one.adapter and one.name == "load_lora_adapter"]
+        names = [one.adapter.name for one in calls if one.adapter and one.name == "load_lora_adapter"]
+        return [*names, *self._lost]
 
     def adapter(self, name: str) -> Adapter | None:
         """The adapter that a request names; None: it names none.
@@ -110,6 +117,7 @@ class OperatorCalls:
         if (length := len(wanted.lora_name)) > MAX_ADAPTER_NAME:
             raise InvalidArgument(f"lora_name has {length} characters: at most {MAX_ADAPTER_NAME}")
         adapter = None
+        self._lost.pop(wanted.lora_name, None)  # it is the operator's now
         if name == "load_lora_adapter":
             taken = {*self._loaded, *self.loading()}
             if wanted.lora_name in taken:
@@ -141,19 +149,30 @@ class OperatorCalls:
 
     def lost(self, reason: str) -> list[PendingCall]:
         """The engine died: those that wait for what it did."""
-        self._lost = [*self._loaded, *self.loading(asked=False)]
+        self._lost = dict.fromkeys([*self._loaded, *self.loading(asked=False)], "")
         self._loaded = {}
         pending, self._pending = list(self._pending.values()), {}
         return [one for call in pending if (one := self._ended(call, Unavailable(reason)))]
 
     def reopened(self) -> None:
         """Loads the adapters anew, each with a number of its own."""
-        self.asleep = False
-        for name in self._lost:
+        self.asleep, self._look_at = False, 0.0
+        self.load_lost()
+
+    def load_lost(self) -> None:
+        """Loads the adapters that an engine before had, and whose files can be read by now."""
+        now = time.monotonic()
+        if not self._lost or now < self._look_at:
+            return
+        self._look_at = now + _AGAIN_S
+        lost, self._lost = self._lost, {}
+        for name, before in lost.items():
             try:
                 self._give(EngineCall(0, "load_lora_adapter", self._adapter(name)), None)
             except InvalidArgument as error:
-                logger.error("an adapter is lost: %s", error)
+                self._lost[name] = str(error)
+                if str(error) != before:
+                    logger.error("an adapter is lost until its files are back: %s", error)
 
     def _ended(self, pending: PendingCall, result: Delta | RequestError) -> PendingCall | None:
         pending.result = result

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from trimodal.errors import STARVED
 from trimodal.repository import Model
 from trimodal.server.admin import Api
 from trimodal.server.supervision.connections import end_silent
@@ -32,8 +33,6 @@ AGAIN_S = 1.0  # between two tries to unload
 SILENT_S = 0.5  # HTTP connections that say nothing for so long after a loss are ended
 KEPT_S = 0.1  # a state may be this old: many may ask
 CALM_S, LONGEST_WAIT_S = 60.0, 30.0
-# What Python raises where the system lets it start no thread, or have no memory, at the moment.
-STARVED = (RuntimeError, MemoryError)
 _NO_ENGINE = "its engine is being restarted, or was given up"
 
 

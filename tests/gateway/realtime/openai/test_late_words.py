@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.conftest import Serve, fake_triton
+from tests.gateway.conftest import LIMIT_S, Serve, fake_triton
 from tests.gateway.realtime.conftest import Dial, Peer
 from tests.gateway.realtime.openai.test_conversation import messages
+from tests.gateway.realtime.test_ending import Draining
 from trimodal.client.transports.base import Request
 from trimodal.client.transports.fake import FakeSpeech, scripted
 from trimodal.errors import Unavailable
@@ -49,6 +50,20 @@ def test_late_words_of_a_turn_begin_no_answer_while_the_next_goes_on(serve: Serv
     peer = dial(running, "model=llm")
     words_come_in_the_next_turn(peer, speech)
     assert [request for request in running.triton.requests if request.model == "llm"] == []
+
+
+def test_a_gateway_that_goes_down_answers_first_what_was_said_before_the_turn_that_goes_on(
+    dial: Dial,
+) -> None:
+    """The session was ended at once: nothing ran in it."""
+    speech = Behind(("what", 0.1, 0.3), delay_s=9.0)
+    gateway = Draining(30 * LIMIT_S, speech=speech)
+    peer = dial(gateway.running, "model=llm")
+    words_come_in_the_next_turn(peer, speech)
+    gateway.stop()
+    assert peer.closed()[0] == 1001
+    (done,) = (event["response"] for event in peer.events if event["type"] == "response.done")
+    assert done["status"] == "completed"
 
 
 class FirstTurn(Behind):

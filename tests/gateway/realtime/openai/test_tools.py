@@ -162,7 +162,11 @@ def test_bad_items_are_named(serve: Serve, dial: Dial, fields: Event, told: str)
 def test_the_assistant_has_no_tools(serve: Serve, dial: Dial) -> None:
     peer = dial(serve(), "model=assistant")
     peer.send("session.update", session={"type": "realtime", "tools": [TOOL]})
-    peer.ask(item("In Paris?"))
+    refused = peer.refused()
+    assert refused["param"] == "session.tools"
+    assert refused["message"].endswith("are not supported by the model 'assistant'")
+    peer.send("conversation.item.create", item=item("In Paris?"))
+    peer.send("response.create", response={"tools": [TOOL]})
     done = peer.until("response.done")["response"]
     assert "tools are not supported beside pictures" in done["status_details"]["error"]["message"]
 

@@ -107,8 +107,9 @@ class InputBuffer:
 
     @property
     def busy(self) -> bool:
-        """Whether words of a turn that is over are still to come."""
-        return len(self._telling) > (self._open is not None and not self._open.task.done())
+        """Whether words of a turn that is over are still to come, or its answer, after the next turn."""
+        owed = self._responses.waiting and self._answers is not None
+        return owed or len(self._telling) > (self._open is not None and not self._open.task.done())
 
     def configure(self, config: Config) -> None:
         """Takes new settings; those of a turn that has begun stay. Raises: ApiError."""

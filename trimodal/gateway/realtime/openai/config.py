@@ -17,6 +17,7 @@ from pydantic import (
     field_validator,
 )
 
+from trimodal.audio.languages import is_language
 from trimodal.audio.values import Delay
 from trimodal.client.streams.live import Listening
 from trimodal.gateway.errors import ApiError, invalid, invalid_body, unsupported
@@ -64,6 +65,13 @@ class TranscriptionSettings(_Fields):
         """What a turn's stream is asked for."""
         prompt = with_keywords(self.keywords or (), self.prompt)
         return {"language": self.language, "prompt": prompt, "delay": self.delay}
+
+    @field_validator("language")
+    @classmethod
+    def _known(cls, language: str | None) -> str | None:
+        if language and not is_language(language):
+            raise ValueError(f"'{language}' is not known: a language as 'en', 'en-US' or 'English' is needed")
+        return language
 
     @field_validator("keywords")
     @classmethod
@@ -172,6 +180,13 @@ class ConversationSession(_Session):
     parallel_tool_calls: bool = True
     deltas: Literal["tokens", "sentences"] = "tokens"  # ours: what a delta of text is at least
     audio: Audio = Audio()
+
+    @field_validator("tools")
+    @classmethod
+    def _of_the_llm(cls, tools: Tools, others: ValidationInfo) -> Tools:
+        if tools and others.data.get("model") == "assistant":
+            raise ValueError("are not supported by the model 'assistant'")
+        return tools
 
     @field_validator("tool_choice")
     @classmethod

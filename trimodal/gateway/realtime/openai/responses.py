@@ -174,6 +174,11 @@ class Responses:
     def active(self) -> bool:
         return self._running is not None and not self._running.done
 
+    @property
+    def waiting(self) -> bool:
+        """Whether what was said is to be answered later."""
+        return self._next is not None
+
     def create(self, config: ConversationSession, params: ResponseParams) -> None:
         """Begins an answer to the talk. Raises: ApiError where one runs."""
         if self.active:
