@@ -110,6 +110,18 @@ def test_a_picture_whose_type_the_system_does_not_know(serve: Serve, open_page: 
     assert served.asked[-1].inputs["image"].tolist() == [b"a picture"]
 
 
+def test_a_picture_needs_a_question(serve: Serve, open_page: Open) -> None:
+    """The assistant takes none alone; typed afterwards, the question goes with it."""
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(GIVE, ["drop", "image/png", NAME])
+    expect(page.locator("#attachments .file")).to_have_text(NAME)
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#notice")).to_have_text("Type a question first.")
+    assert not served.asked
+    ask_about_the_picture(page, served.triton)
+
+
 def test_of_two_pictures_the_page_says_which_it_took(serve: Serve, open_page: Open) -> None:
     page = open_page(serve().url)
     page.evaluate(GIVE, ["drop", "image/png", NAME, "one.png"])

@@ -25,7 +25,7 @@ export function startComposer(ask, stop) {
   const send = (recording = null) => {
     if (busy) return tell(BUSY);
     const text = box.value.trim();
-    if (!text && !picture && !recording) return tell("Type a question first.");
+    if (!text && !recording) return tell("Type a question first."); // the assistant takes no picture alone
     tell("");
     ask({ text, picture, recording });
     box.value = "";
