@@ -88,6 +88,7 @@ function load() {
       const contents = read(question[kind].key);
       question[kind] = contents && { ...question[kind], [field]: contents };
       if (!contents) question.lost = question.lost ? `${question.lost} and ${kind}` : kind;
+      if (!contents) question.text ||= answer.note?.heard ?? ""; // else the talk would go on from an empty question
     }
     if (answer.state === "waiting") {
       answer.state = "cut";
