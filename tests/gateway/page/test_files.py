@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.gateway.conftest import Serve
 from tests.gateway.page.conftest import RATE, TONE_HZ, Open, ask, pitch
+from trimodal.assistant.settings import AssistantSettings
 from trimodal.client.transports.fake import FakeTransport
 from trimodal.gateway.page.serving import read_samples
 
@@ -37,6 +38,23 @@ WATCHED = """() => {
     const stream = await open(wanted);
     window.happen = (event) => stream.getTracks().forEach((track) => track.dispatchEvent(new Event(event)));
     return stream;
+  };
+}"""
+# A microphone that hears a second of silence with each `hear()`.
+SCRIPTED = """() => {
+  window.AudioContext = class {
+    sampleRate = 16000;
+    audioWorklet = { addModule: async () => {} };
+    createMediaStreamSource = () => ({ connect: () => {} });
+    resume = async () => {};
+    close = async () => {};
+  };
+  window.AudioWorkletNode = class {
+    constructor() {
+      const { port1, port2 } = new MessageChannel();
+      this.port = port1;
+      window.hear = () => port2.postMessage(new Float32Array(16000));
+    }
   };
 }"""
 NO_MICROPHONE = """() => {
@@ -169,6 +187,24 @@ def test_speaking_with_the_keyboard(serve: Serve, open_page: Open) -> None:
     page.keyboard.up(" ")
     expect(page.locator(".found .value")).to_have_text("what is this")
     assert len(served.asked) == 1
+
+
+def test_a_spoken_question_ends_where_the_assistant_would_refuse_it(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(SCRIPTED)
+    page.get_by_role("button", name="Hold to talk").hover()
+    page.mouse.down()
+    page.wait_for_function("() => window.hear")
+    page.evaluate("for (let second = 0; second < 59; second += 1) hear()")
+    expect(page.get_by_role("button", name="Listening")).to_have_text("Listening 59.0 s")
+    expect(page.locator("#notice")).to_be_empty()
+    page.evaluate("hear(), hear()")
+    expect(page.locator("#notice")).to_have_text("A question is at most 60 s long.")
+    page.mouse.up()
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    (request,) = served.asked
+    assert request.inputs["audio"].size == AssistantSettings().max_audio_s * RATE
 
 
 def test_a_microphone_that_is_muted_and_lost(serve: Serve, open_page: Open) -> None:
