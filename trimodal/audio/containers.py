@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -61,12 +61,18 @@ def decode_container(file: BinaryIO, container: str) -> Generator[Samples, None,
         with av.open(
             file, format=container, metadata_errors="ignore", container_options=options, io_open=refuse
         ) as opened:
-            resampler = av.AudioResampler(format="fltp", rate=SAMPLE_RATE)
-            for frame in chain(_frames(opened), [None]):  # None: what the resampler holds back
-                for ready in resampler.resample(frame):
-                    yield np.ascontiguousarray(ready.to_ndarray().T, np.float32)
+            for _, frames in groupby(_frames(opened), _form):  # a recording of a radio may change it
+                resampler = av.AudioResampler(format="fltp", rate=SAMPLE_RATE)
+                for frame in chain(frames, [None]):  # None: what the resampler holds back
+                    for ready in resampler.resample(frame):
+                        yield np.ascontiguousarray(ready.to_ndarray().T, np.float32)
     except (av.error.FFmpegError, EOFError, OSError) as error:
         raise ValueError((getattr(error, "strerror", None) or str(error)).lower()) from None
+
+
+def _form(frame: Any) -> tuple[str, str, int]:
+    """What a resampler takes one of."""
+    return frame.format.name, frame.layout.name, frame.sample_rate
 
 
 def _frames(opened: Any) -> Iterator[Any]:
