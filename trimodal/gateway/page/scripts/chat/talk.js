@@ -124,13 +124,10 @@ export function messages(turn) {
 
 // The talk in words, for a session that takes no files anew: what was heard stands for its recording.
 export function words() {
-  return turns.filter(({ answer }) => answer.text).slice(-MOST.turns).flatMap(({ question, answer }) => {
-    const file = question.lost ?? (question.recording ? "recording" : "picture");
-    return [
-      { role: "user", text: question.text || answer.note?.heard || `(a ${file})` },
-      { role: "assistant", text: answer.text },
-    ];
-  });
+  return turns.filter(({ answer }) => answer.text).slice(-MOST.turns).flatMap(({ question, answer }) => [
+    { role: "user", text: question.text || answer.note?.heard || "(a recording)" },
+    { role: "assistant", text: answer.text },
+  ]);
 }
 
 function size({ question, answer }) {
