@@ -44,6 +44,13 @@ def test_what_libsndfile_does_not_know_is_decoded(container, codec, rate, name):
     assert heard.std() == pytest.approx(0.1, rel=0.5)
 
 
+def test_a_rate_that_changes_within_a_file_is_taken():
+    """As in what a radio sent, kept: the next programme, or an advertisement, may have another."""
+    data = encoded("adts", "aac", 44_100) + encoded("adts", "aac", 48_000)
+    heard = np.concatenate(list(read_blocks(io.BytesIO(data), 1.0)))
+    assert len(heard) == pytest.approx(32_000, rel=0.05)
+
+
 def test_a_video_without_sound_says_so():
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as output:

@@ -73,6 +73,24 @@ def test_files_that_lose_a_little(tmp_path, name):
     assert (spectrum[430:450] ** 2).sum() > 0.99 * (spectrum**2).sum()
 
 
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [(f"a.{kind}", b"") for kind in ("mp3", "ogg", "opus", "flac")] + [("a.mp3", b"ID3\4\0\0\0\0\0\5abcde")],
+)
+def test_recordings_one_behind_the_other_are_all_read(tmp_path, name, tag):
+    """As `cat` joins them, or a radio's songs that were kept; each has its own rate and channels."""
+    joined, whole = b"", []
+    for frequency, rate, channels in [(300, 48_000, 2), (600, 24_000, 1), (900, 48_000, 1)]:
+        form = {"format": "OGG", "subtype": "OPUS"} if name == "a.opus" else {}
+        noise = np.random.default_rng(frequency).normal(0, 0.05, 2 * rate)
+        samples = np.repeat((tone(2.0, rate, frequency) + noise)[:, None], channels, axis=1)
+        soundfile.write(tmp_path / name, samples, rate, **form)
+        whole.append(read(tmp_path / name))
+        joined += tag + (tmp_path / name).read_bytes() + (b"TAG" + bytes(125) if tag else b"")
+    (tmp_path / name).write_bytes(joined)
+    np.testing.assert_array_equal(read(tmp_path / name, 0.7), np.concatenate(whole))
+
+
 def test_channels_are_averaged(tmp_path):
     soundfile.write(tmp_path / "a.wav", np.array([[0.5, -0.25]] * 100), RATE, subtype="FLOAT")
     np.testing.assert_allclose(read(tmp_path / "a.wav"), 0.125)

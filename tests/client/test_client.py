@@ -57,6 +57,28 @@ async def test_a_model_that_is_loaded_again_with_smaller_batches_is_asked_for_th
     assert (await client.embed(texts)).shape == (4, 2)
 
 
+async def test_a_timeout_bounds_the_question_for_the_size_of_batches_too():
+    """Of a server that hung it was waited for through the client's silence, a minute."""
+    asked = []
+
+    class Transport(FakeTransport):
+        async def max_batch_size(self, model, timeouts):
+            asked.append(timeouts.total)
+            return 4
+
+    transport = Transport(vision=vision, embedding=embedding)
+    await Client(transport=transport).classify([b"a"], timeout=2)
+    await Client(transport=transport).embed(["a"], timeout=3)
+    assert asked == [2, 3]
+
+
+async def test_a_wrong_timeout_is_no_images_fault():
+    client = Client(transport=FakeTransport(vision=vision))
+    await client.classify([b"a"])
+    with pytest.raises(InvalidArgument, match=r"^timeout is 0: it must be above 0 seconds$"):
+        await client.classify([b"a", b"b"], timeout=0, return_exceptions=True)
+
+
 async def test_arrays_are_lists():
     transport = FakeTransport(embedding=embedding, llm=scripted("a"))
     client = Client(transport=transport)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from trimodal.audio.containers import container_of, decode_container
+from trimodal.audio.containers import beginnings, container_of, decode_container
 from trimodal.audio.values import SAMPLE_RATE, Samples
 from trimodal.errors import TrimodalError
 
@@ -135,15 +135,18 @@ def _is_raw(name: str) -> bool:
 
 
 class _Noted(io.RawIOBase):
-    """A file for libraries that print what it raises and go on without: keeps its first error instead."""
+    """A part of a file, for libraries that print what it raises and go on: keeps its first error instead."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, file: BinaryIO, start: int = 0, end: int | None = None) -> None:
+        self._file, self._start, self._end = file, start, end
         self._error: OSError | None = None
 
     def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        if self._end is not None:
+            size = min(size, max(0, self._end - self._file.tell()))
         try:
-            data = self._file.read(len(buffer))
+            data = self._file.read(size)
         except OSError as error:
             self._error = self._error or error
             data = b""
@@ -157,8 +160,12 @@ class _Noted(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END and self._end is not None:
+            offset, whence = self._end + offset, io.SEEK_SET
+        elif whence == io.SEEK_SET:
+            offset += self._start
         try:
-            return self._file.seek(offset, whence)
+            return self._file.seek(offset, whence) - self._start
         except OSError as error:
             if error.errno != errno.EINVAL:  # a damaged file has its library look before the beginning
                 self._error = self._error or error
@@ -167,7 +174,7 @@ class _Noted(io.RawIOBase):
             return -1
 
     def tell(self) -> int:
-        return self._file.tell()
+        return self._file.tell() - self._start
 
     def check(self) -> None:
         """Raises: OSError: a part of it could not be read, so that the end that was found is none."""
@@ -179,8 +186,17 @@ def _decode_open(given: BinaryIO, name: str) -> Generator[Samples, None, None]:
     if _is_raw(name):
         yield from read_raw(given)
         return
-    noted = _Noted(given)
+    whole = _Noted(given)
+    file = cast(BinaryIO, whole)
+    parts = beginnings(file, container_of(file, name))
+    whole.check()
+    for start, end in zip(parts, [*parts[1:], None], strict=True):
+        yield from _decode_part(_Noted(given, start, end), name)
+
+
+def _decode_part(noted: _Noted, name: str) -> Generator[Samples, None, None]:
     file = cast(BinaryIO, noted)
+    file.seek(0)
     soundfile = package("soundfile")
     found, why = False, ""
     try:

@@ -123,11 +123,12 @@ class Client:
         """Lists the models that are ready."""
         return await self._transport.models(self._timeouts)
 
-    async def max_batch_size(self, model: str) -> int:
+    async def max_batch_size(self, model: str, *, timeout: float | None = None) -> int:
         """Returns the most items in a request to `model`; 0: no batches. Asked once, and after a refusal."""
         named(model)
+        timeouts = self._within(timeout)
         if model not in self._batch_sizes:
-            self._batch_sizes[model] = await self._transport.max_batch_size(model, self._timeouts)
+            self._batch_sizes[model] = await self._transport.max_batch_size(model, timeouts)
         return self._batch_sizes[model]
 
     async def aclose(self) -> None:
@@ -281,7 +282,7 @@ class Client:
             outputs = await self._infer(model, inputs, timeout, spans=spans)
             return [row[:top_k] for row in predictions(outputs, len(part), model)]
 
-        size = await self.max_batch_size(model)
+        size = await self.max_batch_size(model, timeout=timeout)
         if return_exceptions:
             return await in_batches(images, size, each_alone(ask))
         return await in_batches(images, size, ask)
@@ -319,7 +320,7 @@ class Client:
             outputs = await self._infer(model, {"text_input": encoded}, timeout, parameters, spans)
             return vectors(outputs, len(part), model)
 
-        rows = await in_batches(texts, await self.max_batch_size(model), ask)
+        rows = await in_batches(texts, await self.max_batch_size(model, timeout=timeout), ask)
         with readable(f"model '{model}'"):  # another one may have been loaded meanwhile
             return Embeddings(np.stack([row for row, _ in rows]), sum(tokens for _, tokens in rows))
 

@@ -108,6 +108,18 @@ def test_a_gateway_that_never_saw_it_looks_itself(serve: Serve) -> None:
     assert first["heard"] == "what is this?"
 
 
+def test_a_picture_alone_is_no_question(serve: Serve) -> None:
+    """The assistant, which takes none, would name fields that its caller never sent."""
+    served = serve()
+    messages = [user("which digit?", IMAGE), {"role": "assistant", "content": "A seven."}, user(IMAGE)]
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json={"model": "llm", "messages": messages})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["message"] == "messages[2]: words or a recording are needed"
+    assert error["param"] == "messages[2]"
+    assert not served.triton.requests
+
+
 def test_words_alone_go_to_the_model_that_is_named(serve: Serve) -> None:
     served = serve()
     for model in ("llm", "assistant"):

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from tests.gateway.conftest import ANSWER, Running, Serve, continuing, fake_triton
+from tests.gateway.conftest import ANSWER, Running, Serve, assistant, continuing, fake_triton
 from tests.gateway.page.conftest import Open, ask
-from tests.gateway.page.test_files import GIVE, NAME, NO_MICROPHONE
+from tests.gateway.page.test_files import NO_MICROPHONE
 from tests.gateway.realtime.conftest import _loud_is_speech  # noqa: F401
 from trimodal.client.transports.base import Request, Tensors
 from trimodal.client.transports.fake import FakeSpeech, scripted
+from trimodal.client.transports.tensors import strings
 from trimodal.gateway.keys import Key, add_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("_loud_is_speech")]
@@ -268,13 +269,15 @@ def test_what_is_heard_before_the_first_text_belongs_to_its_question(
     expect(page.locator(".question > p")).to_have_text(["What is this? On the left.", "Why?"])
 
 
-def test_a_question_without_words_is_named_by_its_file(serve: Serve, open_page: Open) -> None:
-    page = open_page(serve().url)
+def test_a_question_in_which_no_words_were_heard_is_named_a_recording(serve: Serve, open_page: Open) -> None:
+    async def deaf(request):  # type: ignore[no-untyped-def]
+        async for outputs in assistant(request):
+            yield {**outputs, "text_output": strings([b""])} if outputs["stage"][0] == b"heard" else outputs
+
+    page = open_page(serve(fake_triton(assistant=deaf)).url)
     gateway = ScriptedGateway(page)
-    page.evaluate(GIVE, ["drop", "image/png", NAME])
-    expect(page.locator("#attachments .file")).to_have_text(NAME)
-    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="A recording").click()
     expect(page.locator(".answer .text")).to_have_text("A seven.")
     gateway.begin()
     texts = [one["item"]["content"][0]["text"] for one in gateway.sent if "item" in one]
-    assert texts == ["(a picture)", "A seven."]
+    assert texts == ["(a recording)", "A seven."]

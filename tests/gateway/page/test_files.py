@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.gateway.conftest import Serve
 from tests.gateway.page.conftest import RATE, TONE_HZ, Open, ask, pitch
+from trimodal.assistant.settings import AssistantSettings
 from trimodal.client.transports.fake import FakeTransport
 from trimodal.gateway.page.serving import read_samples
 
@@ -37,6 +38,23 @@ WATCHED = """() => {
     const stream = await open(wanted);
     window.happen = (event) => stream.getTracks().forEach((track) => track.dispatchEvent(new Event(event)));
     return stream;
+  };
+}"""
+# A microphone that hears a second of silence with each `hear()`.
+SCRIPTED = """() => {
+  window.AudioContext = class {
+    sampleRate = 16000;
+    audioWorklet = { addModule: async () => {} };
+    createMediaStreamSource = () => ({ connect: () => {} });
+    resume = async () => {};
+    close = async () => {};
+  };
+  window.AudioWorkletNode = class {
+    constructor() {
+      const { port1, port2 } = new MessageChannel();
+      this.port = port1;
+      window.hear = () => port2.postMessage(new Float32Array(16000));
+    }
   };
 }"""
 NO_MICROPHONE = """() => {
@@ -99,15 +117,32 @@ def test_what_is_copied_as_text_too_is_text_but_for_a_files_name(serve: Serve, o
     expect(page.locator("#attachments")).to_be_hidden()
 
 
-@pytest.mark.parametrize("name", ["IMG_0001.HEIC", "seven.avif"])
-def test_a_picture_whose_type_the_system_does_not_know(serve: Serve, open_page: Open, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "type"), [("IMG_0001.HEIC", ""), ("seven.avif", ""), ("IMG_0001.heic", "image/heif")]
+)
+def test_a_picture_whose_type_the_system_does_not_know_or_names_otherwise(
+    serve: Serve, open_page: Open, name: str, type: str
+) -> None:
+    """The last is what browsers on Linux say of HEIC (shared-mime-info)."""
     served = serve()
     page = open_page(served.url)
-    page.evaluate(GIVE, ["drop", "", name])
+    page.evaluate(GIVE, ["drop", type, name])
     expect(page.locator("#attachments .file")).to_have_text(name)
     ask(page, "what is it?")
     expect(page.locator(".answer .text")).to_have_text("A seven.")
     assert served.asked[-1].inputs["image"].tolist() == [b"a picture"]
+
+
+def test_a_picture_needs_a_question(serve: Serve, open_page: Open) -> None:
+    """The assistant takes none alone; typed afterwards, the question goes with it."""
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(GIVE, ["drop", "image/png", NAME])
+    expect(page.locator("#attachments .file")).to_have_text(NAME)
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#notice")).to_have_text("Type a question first.")
+    assert not served.asked
+    ask_about_the_picture(page, served.triton)
 
 
 def test_of_two_pictures_the_page_says_which_it_took(serve: Serve, open_page: Open) -> None:
@@ -152,6 +187,24 @@ def test_speaking_with_the_keyboard(serve: Serve, open_page: Open) -> None:
     page.keyboard.up(" ")
     expect(page.locator(".found .value")).to_have_text("what is this")
     assert len(served.asked) == 1
+
+
+def test_a_spoken_question_ends_where_the_assistant_would_refuse_it(serve: Serve, open_page: Open) -> None:
+    served = serve()
+    page = open_page(served.url)
+    page.evaluate(SCRIPTED)
+    page.get_by_role("button", name="Hold to talk").hover()
+    page.mouse.down()
+    page.wait_for_function("() => window.hear")
+    page.evaluate("for (let second = 0; second < 59; second += 1) hear()")
+    expect(page.get_by_role("button", name="Listening")).to_have_text("Listening 59.0 s")
+    expect(page.locator("#notice")).to_be_empty()
+    page.evaluate("hear(), hear()")
+    expect(page.locator("#notice")).to_have_text("A question is at most 60 s long.")
+    page.mouse.up()
+    expect(page.locator(".answer .text")).to_have_text("A seven.")
+    (request,) = served.asked
+    assert request.inputs["audio"].size == AssistantSettings().max_audio_s * RATE
 
 
 def test_a_microphone_that_is_muted_and_lost(serve: Serve, open_page: Open) -> None:

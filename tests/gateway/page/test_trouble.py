@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -88,6 +89,25 @@ def test_a_talk_is_kept_without_its_oldest_parts_where_the_tab_has_no_room(
     expect(hint).to_have_count(1)
     page.reload()
     expect(hint).to_have_count(1)
+
+
+def test_what_was_heard_stands_for_a_recording_that_the_tab_had_no_room_for(
+    serve: Serve, open_page: Open
+) -> None:
+    served = serve()
+    page = open_page(served.url)
+    finished = page.locator("details.timing")
+    page.get_by_role("button", name="A recording").click()
+    expect(finished).to_have_count(1)
+    page.evaluate(
+        "for (const name in sessionStorage) if (/recording/.test(name)) sessionStorage.removeItem(name)"
+    )
+    page.reload()
+    expect(page.locator(".question .hint")).to_have_text("The recording did not fit into this tab's storage.")
+    ask(page, "and then?")
+    expect(finished).to_have_count(2)
+    said = json.loads(served.asked[-1].inputs["messages"][0])
+    assert [one["content"] for one in said] == ["what is this", "A seven.", "and then?"]
 
 
 def test_a_browser_that_lets_pages_keep_nothing(serve: Serve, open_page: Open) -> None:

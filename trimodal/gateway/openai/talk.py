@@ -75,8 +75,11 @@ class Talk:
             check_model(caller, ASSISTANT)
             if tools or any(message.calls or message.answers for message in messages):
                 raise unsupported("tools", "are not supported beside pictures and recordings")
-            if messages[-1].role != "user":
-                raise invalid(f"{messages[-1].field or 'input'}: the last message must be the user's")
+            question = messages[-1]
+            if question.role != "user":
+                raise invalid(f"{question.field or 'input'}: the last message must be the user's")
+            if not (question.text or question.audio or question.heard):
+                raise invalid(f"{question.field or 'input'}: words or a recording are needed")
 
     async def streams(self, choices: Sequence[Options], usage: KeyUsage) -> Sequence[Stream]:
         """A stream for each choice; sent when they are read. What is heard for them is charged."""

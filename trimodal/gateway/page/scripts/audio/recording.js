@@ -5,7 +5,7 @@ import { RATE, wave } from "./wave.js";
 
 // People let go of the button while their last word still sounds, or is on its way through the system.
 const TAIL_MS = 200;
-const MAX_S = 120;
+const MAX_S = 60; // what the assistant takes
 
 // Begins at once. `told` is called with the seconds so far and the level, 0 to 1, of the last block; `changed` as
 // openMicrophone calls it.
@@ -14,10 +14,12 @@ export function record(told, changed) {
   const blocks = [];
   let count = 0;
   const take = (block) => {
-    if (count > MAX_S * RATE) return;
-    blocks.push(block);
-    count += block.length;
-    told(count / RATE, level(block));
+    const heard = block.subarray(0, MAX_S * RATE - count);
+    if (!heard.length) return;
+    blocks.push(heard);
+    count += heard.length;
+    told(count / RATE, level(heard));
+    if (count === MAX_S * RATE) changed(`A question is at most ${MAX_S} s long.`, false);
   };
   const opened = openMicrophone(take, changed);
   const end = async () => {

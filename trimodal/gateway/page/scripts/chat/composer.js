@@ -4,8 +4,9 @@ import { record } from "../audio/recording.js";
 import { make } from "../figures.js";
 import { keepDraft, readDraft } from "./talk.js";
 
-const PICTURES = ["png", "jpeg", "webp", "gif", "bmp", "tiff", "avif", "heic"].map((kind) => `image/${kind}`);
-const NAMES = /\.(png|jpe?g|webp|gif|bmp|tiff?|avif|heic)$/i;
+const KINDS = ["png", "jpeg", "webp", "gif", "bmp", "tiff", "avif", "heic", "heif"]; // Linux calls HEIC image/heif
+const PICTURES = KINDS.map((kind) => `image/${kind}`);
+const NAMES = /\.(png|jpe?g|webp|gif|bmp|tiff?|avif|hei[cf])$/i;
 const MAX_PICTURE_BYTES = 10_000_000;
 const SHORT_S = 0.3;
 export const BUSY = "Wait for the answer, or stop it.";
@@ -25,7 +26,7 @@ export function startComposer(ask, stop) {
   const send = (recording = null) => {
     if (busy) return tell(BUSY);
     const text = box.value.trim();
-    if (!text && !picture && !recording) return tell("Type a question first.");
+    if (!text && !recording) return tell("Type a question first."); // the assistant takes no picture alone
     tell("");
     ask({ text, picture, recording });
     box.value = "";

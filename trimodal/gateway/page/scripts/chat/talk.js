@@ -88,6 +88,7 @@ function load() {
       const contents = read(question[kind].key);
       question[kind] = contents && { ...question[kind], [field]: contents };
       if (!contents) question.lost = question.lost ? `${question.lost} and ${kind}` : kind;
+      if (!contents) question.text ||= answer.note?.heard ?? ""; // else the talk would go on from an empty question
     }
     if (answer.state === "waiting") {
       answer.state = "cut";
@@ -123,13 +124,10 @@ export function messages(turn) {
 
 // The talk in words, for a session that takes no files anew: what was heard stands for its recording.
 export function words() {
-  return turns.filter(({ answer }) => answer.text).slice(-MOST.turns).flatMap(({ question, answer }) => {
-    const file = question.lost ?? (question.recording ? "recording" : "picture");
-    return [
-      { role: "user", text: question.text || answer.note?.heard || `(a ${file})` },
-      { role: "assistant", text: answer.text },
-    ];
-  });
+  return turns.filter(({ answer }) => answer.text).slice(-MOST.turns).flatMap(({ question, answer }) => [
+    { role: "user", text: question.text || answer.note?.heard || "(a recording)" },
+    { role: "assistant", text: answer.text },
+  ]);
 }
 
 function size({ question, answer }) {
