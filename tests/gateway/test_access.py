@@ -238,6 +238,7 @@ def test_the_log_names_the_trace_beside_the_request(
 def test_pictures_and_recordings_are_charged(serve: Serve, file: Path) -> None:
     key = add_key(file, Key(name="a", images_per_minute=2, audio_seconds_per_minute=2))
     client = serve(keys=file).openai(key)
+    words = {"type": "text", "text": "What is this?"}
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     spoken = {"data": base64.b64encode(wav(3).getvalue()).decode(), "format": "wav"}
     recording = {"type": "input_audio", "input_audio": spoken}
@@ -245,10 +246,10 @@ def test_pictures_and_recordings_are_charged(serve: Serve, file: Path) -> None:
     def ask(*parts: object) -> None:
         client.chat.completions.create(model="llm", messages=[{"role": "user", "content": parts}])  # type: ignore[list-item, misc]
 
-    ask(picture)
+    ask(words, picture)
     ask(picture, recording)
     with pytest.raises(openai.RateLimitError, match="2 images a minute"):
-        ask(picture)
+        ask(words, picture)
     with pytest.raises(openai.RateLimitError, match="2 audio seconds a minute"):
         ask(recording)
     with pytest.raises(openai.RateLimitError, match="2 audio seconds a minute"):

@@ -208,7 +208,7 @@ def others() -> Iterator[Bad]:
     ]
     for name, where, good, change, param in changes:
         yield Bad(name, where, 400, param, {**good, **change}, asked=change == {"dimensions": 5})
-    tiny = {**CHAT, **user(image(PICTURE)), "continue_final_message": True}
+    tiny = {**CHAT, **user({"type": "text", "text": "It is"}, image(PICTURE)), "continue_final_message": True}
     yield Bad("a picture to continue", "chat", 400, "continue_final_message", tiny)
 
 

@@ -270,8 +270,8 @@ def test_an_answer_that_cannot_be_given_ends_its_stream_and_no_thread(bench, cap
     one.service.submit(Chunk(1, np.zeros(9 * SAMPLE_RATE, np.float32), True, False, StreamOptions()), broken)
     ahead = one.send()
     one.recogniser.go.set()  # the answer is given by the only thread that recognises windows
-    assert isinstance(broken.wait().error, InternalError)
-    assert isinstance(ahead.wait().error, InternalError)
+    assert isinstance(broken.wait().error, Unavailable)
+    assert isinstance(ahead.wait().error, Unavailable)
     assert one.open_streams == 0
     assert "no room for the tensor" in caplog.text
     assert one.send(2, start=True, end=True).wait().words() == " 0"
