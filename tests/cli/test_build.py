@@ -221,6 +221,14 @@ def test_a_file_that_a_script_converts_is_its_checkpoint(
     assert len(fetched) == len(ran) - 1, "the others are fetched first"
 
 
+@pytest.mark.parametrize("task", ["llm", "speech", "vision"])
+def test_a_home_folder_that_nobody_knows_is_told_with_its_task(ran: list[Any], task: str) -> None:
+    result = run("all", f"--{task}", "~nosuch/x")
+    assert result.exit_code == 1
+    assert f"{task}: the checkpoint ~nosuch/x: no home folder is known for ~nosuch" in result.output
+    assert not ran
+
+
 def test_what_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(build.NEEDS, "embedding_onnx", ("numpy", "no_such_package"))
     result = run("embedding", "x")

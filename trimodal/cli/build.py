@@ -251,13 +251,13 @@ def fetch(sources: Mapping[str, str]) -> None:
     """Gets every checkpoint before the first build, which takes minutes. Raises: ArtefactError."""
     from trimodal.build_support import resolve_checkpoint
     from trimodal.errors import ArtefactError
+    from trimodal.paths import expanded
 
     for task, source in sources.items():
-        file = Path(source).expanduser()
-        if file.is_file() and file.suffix == FILES.get(task):
-            continue
         try:
-            resolve_checkpoint(source)
+            file = expanded(Path(source), "the checkpoint", ArtefactError)
+            if not (file.is_file() and file.suffix == FILES.get(task)):
+                resolve_checkpoint(source)
         except ArtefactError as error:
             raise ArtefactError(f"{task}: {error}: trimodal build all --{task} DIRECTORY") from None
 
