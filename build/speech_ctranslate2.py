@@ -36,7 +36,7 @@ from steps.speech.weights import write_int8
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
-from trimodal.speech.engines.ctranslate2 import WEIGHTS, open_engine
+from trimodal.speech.engines.ctranslate2 import WEIGHTS, CTranslate2Whisper, open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S
 
@@ -130,7 +130,7 @@ def make(made: build.Prepared, manifest: Manifest, work: Path) -> None:
         checkpoint.write_files(work)
     write_manifest(work, manifest)  # The serving engine reads it.
     engine = open_engine(work, serving_settings(work))
-    manifest.check = compare(checkpoint, made.heard, *runtime(work, checkpoint))
+    manifest.check = compare(checkpoint, made.heard, *runtime(engine, work, checkpoint))
     manifest.check |= compare_words(made.heard, engine, random_weights=checkpoint.random_weights)
 
 
@@ -168,8 +168,8 @@ def convert(checkpoint: Checkpoint, directory: Path, precision: str) -> None:
     Loaded().convert(str(directory), quantization=precision, force=True)
 
 
-def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Any, Any]:
-    """The built model's encoder, and its greedy decoder without the serving engine's own limits."""
+def runtime(engine: CTranslate2Whisper, directory: Path, checkpoint: Checkpoint) -> tuple[Any, Any]:
+    """The serving engine's encoder, and the built model's greedy decoder without that engine's own limits."""
     import ctranslate2
     import torch
 
@@ -182,12 +182,13 @@ def runtime(directory: Path, checkpoint: Checkpoint) -> tuple[Any, Any]:
     never, _ = checkpoint.suppressed()
 
     def encode(features: Any) -> Any:
-        encoded = model.encode(ctranslate2.StorageView.from_array(features), to_cpu=True)
+        encoded = engine.encode(features).to_device(ctranslate2.Device.cpu)
         return np.array(encoded.to(ctranslate2.DataType.float32), np.float32)
 
     def write(features: Any, prompt: list[int]) -> list[list[int]]:
-        view = ctranslate2.StorageView.from_array(features)
-        results = model.generate(view, [prompt] * len(features), beam_size=1, suppress_tokens=never)
+        results = model.generate(
+            engine.encode(features), [prompt] * len(features), beam_size=1, suppress_tokens=never
+        )
         return [list(result.sequences_ids[0]) for result in results]
 
     return encode, write

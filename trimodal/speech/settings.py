@@ -27,6 +27,10 @@ class RecogniseSettings(EngineSettings):
     # All that Triton gathered, at each temperature: a large Whisper may take a minute of a slow CPU for one.
     stall_timeout_s: Annotated[float, Field(ge=0, le=86_400)] = 1200
     device: Literal["cpu", "cuda"] = "cpu"
+    # Of the engine ctranslate2 alone.
+    encoder: Literal["auto", "ctranslate2", "openvino"] = Field(
+        "auto", description="openvino where the processor has AMX and weights are INT8, else ctranslate2"
+    )
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
     language: str = Field("", description="of windows that name none; empty: the only one, or detected")

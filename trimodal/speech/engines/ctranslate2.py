@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.errors import ArtefactError, ServerError, by_own_names
+from trimodal.errors import ArtefactError, ServerError, SettingsError, by_own_names
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
+from trimodal.speech.engines.encoder import Encoder, has_tiles
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
@@ -93,9 +94,18 @@ class CTranslate2Whisper:
     """One model and its vocabulary. Calls may come from several threads; the model runs one at a time."""
 
     def __init__(
-        self, model: Any, tokens: WhisperTokens, shapes: SpeechShapes, *, beam_size: int, max_batch: int
+        self,
+        model: Any,
+        tokens: WhisperTokens,
+        shapes: SpeechShapes,
+        *,
+        encoder: Encoder | None,
+        beam_size: int,
+        max_batch: int,
     ) -> None:
+        """`encoder`: in place of the model's own."""
         self._model = model
+        self._encoder = encoder
         self._tokens = tokens
         self._shapes = shapes
         self._beam_size = beam_size
@@ -126,6 +136,12 @@ class CTranslate2Whisper:
             for row in rows
         ]
 
+    def encode(self, features: Any) -> Any:
+        """A StorageView [batch, frames / 2, width] of features float32[batch, mel, frames]."""
+        if self._encoder:
+            return _storage(self._encoder.encode(features))
+        return self._model.encode(_storage(features))
+
     def close(self) -> None:
         """Frees the weights."""
         self._model.unload_model()
@@ -136,7 +152,7 @@ class CTranslate2Whisper:
         features = log_mel_batch(
             [row.window.samples for row in rows], context_s, self._shapes.mel_bins, self._shapes.padding
         )
-        encoded = self._model.encode(_storage(features))
+        encoded = self.encode(features)
         for at, row in enumerate(rows):
             row.at = at
         self._choose_languages(encoded, rows)
@@ -273,6 +289,23 @@ def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings)
         raise unopened(directory, manifest, error) from None
 
 
+def open_encoder(directory: Path, manifest: Manifest, settings: RecogniseSettings) -> Encoder | None:
+    """OpenVINO's encoder where the settings want it, None for CTranslate2's own.
+
+    Raises SettingsError: on a GPU; ArtefactError: its weights cannot be read.
+    """
+    # What is in FP32 is to be exact: there is nothing that AMX would multiply.
+    chosen = has_tiles() and settings.device == "cpu" and manifest.precision.startswith("int8")
+    if settings.encoder != "openvino" and not (settings.encoder == "auto" and chosen):
+        return None
+    if settings.device != "cpu":
+        raise SettingsError("parameter 'encoder': openvino computes on the processor, device cpu only")
+    try:
+        return Encoder(directory / WEIGHTS, threads=settings.threads, precision=manifest.precision)
+    except (OSError, ValueError) as error:
+        raise unopened(directory, manifest, error) from None
+
+
 @contextlib.contextmanager
 def _blaming_the_gpu(device: str) -> Iterator[None]:
     """Raises ServerError for what CTranslate2 raises where it is the GPU, its driver or its libraries."""
@@ -305,7 +338,8 @@ def preload_cublas() -> None:
 def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whisper:
     """The model in `directory` with its tokenizer.
 
-    Raises ArtefactError: refused, or unfit for `settings`; ServerError: the GPU cannot be used.
+    Raises ArtefactError: refused, or unfit for `settings`; ServerError: the GPU cannot be used;
+    SettingsError: settings that do not go together.
     """
     if (directory / WEIGHTS).is_file() and not (directory / MANIFEST).is_file():
         own = Path(by_own_names(str(directory)))
@@ -316,8 +350,14 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
+    encoder = open_encoder(directory, manifest, settings)
     engine = CTranslate2Whisper(
-        model, tokens, shapes, beam_size=settings.beam_size, max_batch=settings.max_batch_windows
+        model,
+        tokens,
+        shapes,
+        encoder=encoder,
+        beam_size=settings.beam_size,
+        max_batch=settings.max_batch_windows,
     )
     if settings.device == "cuda":  # cuBLAS is looked up by the first run
         with _blaming_the_gpu(settings.device):
