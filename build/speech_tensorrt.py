@@ -26,8 +26,8 @@ from steps.tensorrt.plan import PlanFigures
 from trimodal.build_support import operator_errors, progress, report
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, scratch_directory, write_manifest
+from trimodal.speech.engines.graphs.rows import bucket_sizes
 from trimodal.speech.engines.tensorrt.engine import BUILT_FOR, open_plans
-from trimodal.speech.engines.tensorrt.rows import bucket_sizes
 from trimodal.speech.whisper.artefact import SpeechShapes
 
 PLANS = "encoder.plan", "decoder.plan"

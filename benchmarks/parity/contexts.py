@@ -1,7 +1,7 @@
-"""Makes the table "Speech: words beside faster-whisper": what contexts and encoders cost, whole and live.
+"""Makes the table "Speech: words beside faster-whisper": what contexts cost, and who runs Whisper.
 
     python -m benchmarks.parity.contexts --contexts 30 --contexts 15,30 --contexts 6,15,30
-    python -m benchmarks.parity.contexts --encoder ctranslate2 --encoder openvino --threads 1
+    python -m benchmarks.parity.contexts --by ctranslate2 --by openvino,ctranslate2 --by openvino --threads 1
     python -m benchmarks.parity.contexts --contexts 10 --contexts 15 --windows 24
     python -m benchmarks.parity.contexts --audio pytest_audioeval/samples/audio   # folders of languages
 
@@ -186,8 +186,8 @@ def live(service: RecogniseService, recordings: Sequence[Recording], settings: S
 def main(
     artefact: Annotated[list[Path] | None, typer.Option(help="of CTranslate2; repeatable")] = None,
     contexts: Annotated[list[str] | None, typer.Option(help="seconds, as 15,30; repeatable")] = None,
-    encoder: Annotated[
-        list[str] | None, typer.Option(help="auto, ctranslate2 or openvino; repeatable")
+    by: Annotated[
+        list[str] | None, typer.Option(help="encoder,decoder as in config.pbtxt, one for both; repeatable")
     ] = None,
     audio: Annotated[Path, typer.Option(help="recordings with texts")] = SAMPLES,
     threads: Annotated[int, typer.Option(min=1)] = 2,
@@ -197,23 +197,23 @@ def main(
     recordings = list(read(audio))
     recordings = cut(recordings, windows) if windows else recordings
     settings = select_models(default_repository(), ("speech",), "cpu")["speech"].settings(SpeechSettings)
-    columns = "artefact|contexts|encoder|faster-whisper|whole|CPU s|live|windows|CPU s/s"
+    columns = "artefact|contexts|by|faster-whisper|whole|CPU s|live|windows|CPU s/s"
     table = make_table(f"{len(recordings)} recordings", columns)
     for place in artefact or [artefact_root("speech_recognize") / name for name in ARTEFACTS]:
         multilingual = len(json.loads((place / "manifest.json").read_text())["shapes"]["languages"]) > 1
         chosen = [one for one in recordings if multilingual or one.language == "en"]
         seconds = sum(len(one.samples) for one in chosen) / SAMPLE_RATE
         theirs = faster_whisper(place, chosen, threads)
-        for each, by in product(contexts or CONTEXTS, encoder or ("auto",)):
+        for each, parts in product(contexts or CONTEXTS, by or ("auto",)):
             with tempfile.TemporaryDirectory() as work:
                 reshaped(place, Path(work), [float(part) for part in each.split(",")])
-                asked = RecogniseSettings.model_validate(
-                    {"artefact": work, "intra_op_threads": threads, "encoder": by}
-                )
+                chosen_by = dict(zip(("encoder", "decoder"), (parts.split(",") * 2)[:2], strict=True))
+                given = {"artefact": work, "intra_op_threads": threads, **chosen_by}
+                asked = RecogniseSettings.model_validate(given)
                 service = RecogniseService.open(Path(work), asked, MemoryMetrics())
                 ours, streamed = whole(service, chosen), live(service, () if windows else chosen, settings)
                 service.close()
-            row = [place.name, each, by, f"{errors(chosen, theirs):.1f} %"]
+            row = [place.name, each, parts, f"{errors(chosen, theirs):.1f} %"]
             row += [f"{errors(chosen, ours.texts):.1f} %", f"{ours.seconds:.1f}"]
             if streamed.windows:
                 row += [f"{errors(chosen, streamed.texts):.1f} %", str(streamed.windows)]

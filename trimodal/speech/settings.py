@@ -31,6 +31,9 @@ class RecogniseSettings(EngineSettings):
     encoder: Literal["auto", "ctranslate2", "openvino"] = Field(
         "auto", description="openvino where the processor has AMX and weights are INT8, else ctranslate2"
     )
+    decoder: Literal["auto", "ctranslate2", "openvino"] = Field(
+        "auto", description="the same, of windows of which some text is known, as live ones"
+    )
     max_batch_windows: Annotated[int, Field(ge=1, le=256, description="of one run of the engine")] = 8
     beam_size: Annotated[int, Field(ge=1, le=10, description="1 is greedy")] = 1
     language: str = Field("", description="of windows that name none; empty: the only one, or detected")

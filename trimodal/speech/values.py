@@ -37,6 +37,8 @@ class Window:
         translate: the result is English, whatever is spoken; an English-only model writes what it hears.
         temperatures: at which it is decoded until a decoding is not doubted; () for the model's own.
         prefix: how the result begins, as was decided before, "" for nothing; decoding goes on after it.
+        draft: what may follow, as a window before had it, "" for nothing; it changes no result, only how soon
+            an engine has it.
     """
 
     samples: Samples
@@ -45,6 +47,7 @@ class Window:
     translate: bool = False
     temperatures: tuple[float, ...] = ()
     prefix: str = ""
+    draft: str = ""
 
     def written_in(self, spoken: str) -> str:
         """The language of the result where this one is spoken."""

@@ -22,9 +22,9 @@ from torch import Tensor
 from trimodal.build_support import progress
 from trimodal.errors import ArtefactError
 from trimodal.runtimes.onnx_session import open_session
+from trimodal.speech.engines.graphs.rows import Floats, Rules
 from trimodal.speech.engines.tensorrt.forward import Sizes
 from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
-from trimodal.speech.engines.tensorrt.rows import Floats, Rules
 from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import FRAMES_PER_S, Features
 

@@ -13,7 +13,7 @@ import onnx
 
 from trimodal.errors import ArtefactError
 from trimodal.manifest import InputRange
-from trimodal.speech.engines.tensorrt.rows import START, bucket_sizes, longest_opening
+from trimodal.speech.engines.graphs.rows import START, bucket_sizes, longest_opening
 from trimodal.speech.whisper.artefact import SpeechShapes
 from trimodal.speech.whisper.features import FRAMES_PER_S
 

@@ -37,7 +37,8 @@ def read(request):
     window = pb_utils.get_input_tensor_by_name(request, "window")
     if window is None:  # where inputs are optional, Triton counts them and does not look which there are
         raise InvalidArgument("window: missing")
-    given = (values(request, name) for name in ("prompt", "language", "task", "temperatures", "prefix"))
+    names = ("prompt", "language", "task", "temperatures", "prefix", "draft")
+    given = (values(request, name) for name in names)
     return RecogniseRequest(window.as_numpy(), *given, values(request, "samples"))
 
 

@@ -58,7 +58,7 @@ class FakeStub:
 def test_a_window_goes_out_and_its_words_come_back():
     stub = FakeStub(HEARD)
     samples = np.arange(4, dtype=np.float32)
-    (heard,) = recognise(stub, "other", [Window(samples, "en", "naïve", translate=True, prefix=" é")])
+    (heard,) = recognise(stub, "other", [Window(samples, "en", "naïve", True, (), " é", " ü")])
     words = (Word(" what", 0.25, 0.5, 0.5, (437,)), Word(" naïve", 0.5, 1.0, 0.75, (1, 2)))
     chances = (("en", 0.75), ("de", 0.25))
     assert heard == Recognition(
@@ -70,7 +70,8 @@ def test_a_window_goes_out_and_its_words_come_back():
     sent = {tensor.name(): tensor.as_numpy() for tensor in asked["inputs"]}
     np.testing.assert_array_equal(sent["window"], samples[None])
     assert (sent["prompt"].item(), sent["language"].item()) == ("naïve".encode(), b"en")
-    assert (sent["task"].item(), sent["prefix"].item()) == (b"translate", " é".encode())
+    given = [sent[name].item().decode() for name in ("task", "prefix", "draft")]
+    assert given == ["translate", " é", " ü"]
 
 
 def test_nothing_heard_is_an_empty_recognition():

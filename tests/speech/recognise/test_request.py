@@ -48,6 +48,10 @@ def test_rows_become_windows_with_their_own_prompt_and_language():
             RecogniseRequest(np.zeros((1, 320), np.float32), prefixes=[b"x" * 1001]),
             "prefix: 1001 characters; at most 1000 are accepted",
         ),
+        (
+            RecogniseRequest(np.zeros((1, 320), np.float32), drafts=[b"a", b"b"]),
+            "draft: one for each of 1 windows is needed, got 2",
+        ),
         (request(0, [b"a", b"b"]), "prompt: one for each of 1 windows is needed, got 2"),
         (request(0, None, []), "language: one for each of 1 windows is needed, got 0"),
         (request(0, None, [b"fr"]), "language: 'fr' is not known (known: en, de)"),

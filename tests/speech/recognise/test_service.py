@@ -233,17 +233,19 @@ def test_what_is_doubted_is_decoded_again_together_at_the_next_temperature(metri
 
 def test_a_prefix_that_makes_the_text_doubted_is_dropped_before_anything_else_is_tried(metrics):
     recogniser, engine = service(metrics, {0.1: (GOOD,), 0.2: (LOOPING, GOOD)}, temperatures="0,0.4")
-    prefixed = [RecogniseRequest(marked(mark).windows, prefixes=[b" wrong"]) for mark in (0.1, 0.2)]
+    prefixed = [
+        RecogniseRequest(marked(mark).windows, prefixes=[b" wrong"], drafts=[b" too"]) for mark in (0.1, 0.2)
+    ]
     seen, plain = [], engine.recognise
 
     def recognise(windows, temperature=0.0):
-        seen.append(([window.prefix for window in windows], temperature))
+        seen.append(([window.prefix + window.draft for window in windows], temperature))
         heard = plain(windows, temperature)
         return [one if window.prefix else GOOD for window, one in zip(windows, heard, strict=True)]
 
     engine.recognise = recognise
     outcomes = recogniser.recognise(prefixed)
-    assert seen == [([" wrong", " wrong"], 0.0), ([""], 0.0)]
+    assert seen == [([" wrong too", " wrong too"], 0.0), ([""], 0.0)]
     assert [(one.rows[0].text, one.rows[0].doubted) for one in outcomes] == [(" good", "")] * 2
     assert metrics.get("trimodal_speech_fallbacks_total", {}).value == 1
 

@@ -98,6 +98,13 @@ def test_a_window_is_told_what_of_it_is_final() -> None:
     assert following.prefix == "whatis"
 
 
+def test_a_window_is_told_what_was_heard_behind_what_is_final() -> None:
+    it = believed()
+    hear(it, 3, words("what is an old", each=0.65))
+    planned = due(it, speaking(4))
+    assert (planned.prefix, planned.draft) == ("whatisan", "old")
+
+
 def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
     it = policy(max_speech_duration_s=6, step_s=0.5)
     spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]
@@ -246,13 +253,13 @@ def test_a_full_buffer_without_agreement_is_committed_but_for_its_edge() -> None
     for second in range(1, 5):
         hear(it, second, words(f"x{second}", start=second - 0.3))
     planned = it.plan(speaking(5))
-    assert planned == Stretch(round(0.1 * S), round(4.1 * S), 5 * S, Kind.FULL)
+    assert planned == Stretch(round(0.1 * S), round(4.1 * S), 5 * S, Kind.FULL, draft="x4")
     it.accept(planned, [*words("a b", start=3), *words("cu", start=3.8)])
     assert (committed(it), [w.text for w in it.tentative]) == (["a", "b"], ["cu"])
     following = it.plan(speaking(5))
     # "a" was final, too, and there is room for it.
     own, start = round(3.3 * S) - S // 8, 3 * S - S // 8
-    assert following == Stretch(start, 5 * S, 5 * S, Kind.STEP, prefix="ab", context=own - start)
+    assert following == Stretch(start, 5 * S, 5 * S, Kind.STEP, prefix="ab", draft="cu", context=own - start)
 
 
 # A pause, and the whole segment at it
@@ -273,7 +280,7 @@ def test_one_step_in_a_pause_hears_the_last_word_and_settles_the_segment() -> No
     paused_at = round(1.36 * S)
     assert it.plan(Timeline(paused_at - 1, False, spans)) is None
     planned = due(it, Timeline(paused_at, False, spans))
-    assert planned == Stretch(round(0.1 * S), paused_at, paused_at, Kind.PAUSE, prefix="one")
+    assert planned == Stretch(round(0.1 * S), paused_at, paused_at, Kind.PAUSE, prefix="one", draft="tw")
     it.accept(planned, [SpokenWord("one", 5000, 9000), SpokenWord("two", 15_000, 19_000)])
     assert it.tentative[-1].text == "two", "speech may go on"
     assert it.plan(Timeline(round(1.7 * S), False, spans)) is None
@@ -409,9 +416,12 @@ def corrected(it: EdgePolicy) -> list[tuple[int, int, str]]:
 
 def test_in_a_pause_the_whole_segment_is_heard_and_corrects_its_words() -> None:
     it = misheard()
-    assert committed(it) == MISHEARD.split()[:5]
+    committed_before = committed(it)
+    assert committed_before == MISHEARD.split()[:5]
     stretch = due(it, paused(3.9, 4.4))
-    assert stretch == Stretch(round(0.1 * S), round(4.06 * S), round(4.06 * S), Kind.PAUSE, whole=True)
+    begin, end = round(0.1 * S), round(4.06 * S)
+    heard = "".join((*committed_before, *(word.text for word in it.tentative)))
+    assert stretch == Stretch(begin, end, end, Kind.PAUSE, draft=heard, whole=True)
     it.accept(stretch, words(SAID, each=3.6 / 7))
     assert corrected(it) == [(0, 5, "had he married a more amiable")]
     assert it.plan(paused(3.9, 4.6)) is None

@@ -26,12 +26,14 @@ from trimodal.errors import ArtefactError, ServerError, SettingsError, by_own_na
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
-from trimodal.speech.engines.encoder import Encoder, has_tiles
+from trimodal.speech.engines.openvino.encoder import Encoder, has_tiles
+from trimodal.speech.engines.protocol import SpeechEngine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
-from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
+from trimodal.speech.whisper.features import HOP, Features, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
+from trimodal.speech.whisper.weights import ModelFile
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 # Drawn above temperature 0, of which the likeliest is taken: faster-whisper's best_of. CTranslate2 has one
@@ -100,12 +102,14 @@ class CTranslate2Whisper:
         shapes: SpeechShapes,
         *,
         encoder: Encoder | None,
+        decoder: SpeechEngine | None,
         beam_size: int,
         max_batch: int,
     ) -> None:
-        """`encoder`: in place of the model's own."""
+        """`encoder`: in place of the model's own; `decoder`: of windows of which some text is known."""
         self._model = model
         self._encoder = encoder
+        self._decoder = decoder
         self._tokens = tokens
         self._shapes = shapes
         self._beam_size = beam_size
@@ -117,6 +121,16 @@ class CTranslate2Whisper:
 
     def recognise(self, windows: Sequence[Window], temperature: float = 0.0) -> list[Recognition]:
         """What is heard in each window, in order; above temperature 0 the likeliest of `DRAWS`."""
+        if self._decoder is None or temperature:
+            return self._recognise(windows, temperature)
+        known = [bool(window.prefix or window.draft) for window in windows]
+        by_graphs = iter(
+            self._decoder.recognise([one for one, has in zip(windows, known, strict=True) if has])
+        )
+        other = iter(self._recognise([one for one, has in zip(windows, known, strict=True) if not has], 0.0))
+        return [next(by_graphs if has else other) for has in known]
+
+    def _recognise(self, windows: Sequence[Window], temperature: float) -> list[Recognition]:
         rows = [_Row(window) for window in windows]
         for batch in batches(
             rows, lambda row: smallest_context(self.contexts_s, row.samples), self._max_batch
@@ -145,6 +159,8 @@ class CTranslate2Whisper:
     def close(self) -> None:
         """Frees the weights."""
         self._model.unload_model()
+        if self._decoder:
+            self._decoder.close()
 
     def _run(self, rows: list[_Row], temperature: float) -> None:
         """Everything for windows of one context, at most `max_batch`."""
@@ -289,20 +305,48 @@ def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings)
         raise unopened(directory, manifest, error) from None
 
 
-def open_encoder(directory: Path, manifest: Manifest, settings: RecogniseSettings) -> Encoder | None:
-    """OpenVINO's encoder where the settings want it, None for CTranslate2's own.
+def open_parts(
+    directory: Path,
+    manifest: Manifest,
+    settings: RecogniseSettings,
+    tokens: WhisperTokens,
+    shapes: SpeechShapes,
+    model: Any,
+) -> tuple[Encoder | None, SpeechEngine | None]:
+    """OpenVINO's encoder and decoder where the settings want them, None for the model's own.
 
-    Raises SettingsError: on a GPU; ArtefactError: its weights cannot be read.
+    Raises SettingsError: on a GPU, or more than one beam; ArtefactError: its weights cannot be read.
     """
+    asked = {"encoder": settings.encoder, "decoder": settings.decoder}
+    for name, chosen in asked.items():
+        if chosen == "openvino" and settings.device != "cpu":
+            raise SettingsError(f"parameter {name!r}: openvino computes on the processor, device cpu only")
+    if settings.decoder == "openvino" and settings.beam_size != 1:
+        raise SettingsError("parameter 'beam_size': the decoder openvino is greedy, 1 only")
     # What is in FP32 is to be exact: there is nothing that AMX would multiply.
-    chosen = has_tiles() and settings.device == "cpu" and manifest.precision.startswith("int8")
-    if settings.encoder != "openvino" and not (settings.encoder == "auto" and chosen):
-        return None
-    if settings.device != "cpu":
-        raise SettingsError("parameter 'encoder': openvino computes on the processor, device cpu only")
+    fits = has_tiles() and settings.device == "cpu" and manifest.precision.startswith("int8")
+    by_encoder = settings.encoder == "openvino" or (settings.encoder == "auto" and fits)
+    by_decoder = settings.decoder == "openvino" or (
+        settings.decoder == "auto" and fits and by_encoder and settings.beam_size == 1
+    )
+    if not by_encoder and not by_decoder:
+        return None, None
     try:
-        return Encoder(directory / WEIGHTS, threads=settings.threads, precision=manifest.precision)
-    except (OSError, ValueError) as error:
+        weights = ModelFile(directory / WEIGHTS)
+        encoder = (
+            Encoder(weights, threads=settings.threads, precision=manifest.precision) if by_encoder else None
+        )
+        if not by_decoder:
+            return encoder, None
+
+        def own(features: Features) -> Features:
+            return np.array(model.encode(_storage(features)), np.float32)
+
+        from trimodal.speech.engines.openvino.engine import open_decoder
+
+        encode = encoder.encode if encoder else own
+        return encoder, open_decoder(directory, manifest, weights, tokens, shapes, settings, encode)
+    except (OSError, ValueError, KeyError) as error:
         raise unopened(directory, manifest, error) from None
 
 
@@ -350,12 +394,13 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
-    encoder = open_encoder(directory, manifest, settings)
+    encoder, decoder = open_parts(directory, manifest, settings, tokens, shapes, model)
     engine = CTranslate2Whisper(
         model,
         tokens,
         shapes,
         encoder=encoder,
+        decoder=decoder,
         beam_size=settings.beam_size,
         max_batch=settings.max_batch_windows,
     )

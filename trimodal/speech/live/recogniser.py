@@ -35,7 +35,7 @@ def recognise(pb_utils: Any, model: str, windows: Sequence[Window]) -> list[Reco
 
     lengths = [len(one.samples) for one in windows]
     rows = [np.pad(one.samples, (0, max(lengths) - len(one.samples))) for one in windows]
-    # Always the same seven inputs: Triton only batches requests that have the same set.
+    # Always the same eight inputs: Triton only batches requests that have the same set.
     inputs = {
         "window": np.stack(rows),
         "samples": np.array(lengths, np.int32)[:, None],
@@ -44,6 +44,7 @@ def recognise(pb_utils: Any, model: str, windows: Sequence[Window]) -> list[Reco
         "task": texts(TASKS[one.translate] for one in windows),
         "temperatures": texts(",".join(map(str, one.temperatures)) for one in windows),
         "prefix": texts(one.prefix for one in windows),
+        "draft": texts(one.draft for one in windows),
     }
     try:
         out = infer(pb_utils, model, inputs, OUTPUTS, CLIENTS_FIELDS)

@@ -33,7 +33,7 @@ class RecogniseRequest:
     Attributes:
         windows: float32[rows, samples].
         prompts, languages, tasks: UTF-8, one a row; None for all empty. A task is one of TASKS.
-        prefixes: UTF-8, as `prompts`.
+        prefixes, drafts: UTF-8, as `prompts`.
         lengths: samples of each row that are its window; zeros follow. None: all are.
         temperatures: numbers parted by commas, 0 to 1, one text a row; empty for the model's own.
     """
@@ -44,6 +44,7 @@ class RecogniseRequest:
     tasks: Sequence[bytes] | None = None
     temperatures: Sequence[bytes] | None = None
     prefixes: Sequence[bytes] | None = None
+    drafts: Sequence[bytes] | None = None
     lengths: Sequence[int] | None = None
 
     def checked(self, languages: Sequence[str]) -> list[Window]:
@@ -65,6 +66,7 @@ class RecogniseRequest:
         tasks = _column(self.tasks, "task", rows)
         temperatures = _column(self.temperatures, "temperatures", rows)
         prefixes = _column(self.prefixes, "prefix", rows)
+        drafts = _column(self.drafts, "draft", rows)
         lengths = _lengths(self.lengths, rows, samples)
         windows = []
         for index in range(rows):
@@ -72,6 +74,7 @@ class RecogniseRequest:
             check_samples(self.windows[index], f"window{place}")
             prompt = _text(f"prompt{place}", prompts[index])
             prefix = _text(f"prefix{place}", prefixes[index])
+            draft = _text(f"draft{place}", drafts[index])
             code = language_code(decode(f"language{place}", codes[index]))
             if code and code not in languages:
                 known = ", ".join(languages)
@@ -81,7 +84,7 @@ class RecogniseRequest:
                 raise InvalidArgument(f"task{place}: {task[:16]!r} is not known (known: {', '.join(TASKS)})")
             ladder = _temperatures(f"temperatures{place}", temperatures[index])
             own = self.windows[index, : lengths[index]]
-            windows.append(Window(own, code, prompt, task == "translate", ladder, prefix))
+            windows.append(Window(own, code, prompt, task == "translate", ladder, prefix, draft))
         return windows
 
 

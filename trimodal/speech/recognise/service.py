@@ -136,7 +136,7 @@ class RecogniseService:
             whole = window if window.language else replace(window, language=default)
             fits = len(window.samples) <= self._longest
             if not fits:  # nobody knows which piece the prefix ends in
-                whole = replace(whole, prefix="")
+                whole = replace(whole, prefix="", draft="")
             for samples in [window.samples] if fits else cut(window.samples, self._longest * 5 // 6):
                 context_s = smallest_context(self._engine.contexts_s, len(samples))
                 temperatures = window.temperatures or self._settings.temperatures
@@ -194,7 +194,7 @@ class RecogniseService:
             return True
         if task.window.prefix:
             # What was decided before may be wrong, and Whisper loops after words that were not said.
-            task.window, task.heard = replace(task.window, prefix=""), None
+            task.window, task.heard = replace(task.window, prefix="", draft=""), None
             return False
         if task.window.prompt and guard in LOOPING:
             # A word alone, of a list of names, is said again and again ("Bravo, Bravo, …"), however warm.

@@ -39,6 +39,7 @@ class Stretch:
     """Audio [start, end) to be heard, or only `parts` of it, joined.
 
     `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final;
+    `draft`: what was heard of it before, behind the prefix;
     `context`: samples at its beginning that are there for the prefix alone; `whole`: it holds all of the
     segment so far, and its words correct those that were committed meanwhile.
     """
@@ -49,6 +50,7 @@ class Stretch:
     kind: Kind
     parts: tuple[tuple[int, int], ...] = ()
     prefix: str = ""
+    draft: str = ""
     context: int = 0
     whole: bool = False
 

@@ -73,6 +73,16 @@ class EdgePolicy(SegmentPolicy):
         self._doubted = False  # one of its final words, by what was heard behind it
 
     def plan(self, timeline: Timeline) -> Stretch | None:
+        stretch = self._plan(timeline)
+        if stretch is None:
+            return None
+        final = (
+            word for word in self.transcript.recent if not stretch.prefix and word.middle > stretch.start
+        )
+        heard = "".join(word.text for word in (*final, *self.tentative))
+        return replace(stretch, draft=heard[:MAX_PROMPT])
+
+    def _plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._next(timeline)
         if stretch and stretch.kind is Kind.FINAL and self._has_heard(stretch, timeline):
             self.floor = stretch.end

@@ -242,7 +242,15 @@ class LiveSession:
         samples = np.concatenate(parts) if parts else self._ring.view(stretch.start, stretch.end)
         # A hypothesis is heard again soon: what is doubted of it is not decoded again.
         temperatures = self._temperatures[: 1 if stretch.kind.is_hypothesis else None]
-        window = Window(samples, self._language.code, prompt, self._translate, temperatures, stretch.prefix)
+        window = Window(
+            samples,
+            self._language.code,
+            prompt,
+            self._translate,
+            temperatures,
+            stretch.prefix,
+            stretch.draft,
+        )
         return PlannedWindow(stretch.start, stretch.end, window, stretch.parts)
 
     def accept(self, planned: PlannedWindow, heard: Recognition) -> None:

@@ -45,14 +45,17 @@ class ModelFile:
         """A variable, or the one that it stands for. Raises: KeyError."""
         return self.variables[self.others.get(name, name)]
 
-    def floats(self, name: str) -> NDArray[np.float32]:
-        """A variable in FP32, of INT8 its numbers over the scale of their row. Raises: KeyError."""
+    def quantised(self, name: str) -> tuple[Array, NDArray[np.float32] | None]:
+        """A variable's numbers, and of INT8 what they are to be divided by, one for a row; else None."""
         own = self.others.get(name, name)
-        floats = self.variables[own].astype(np.float32)
-        if own + SCALE in self:
-            scale = self.array(own + SCALE).astype(np.float32)
-            floats /= scale.reshape(-1, *(1,) * (floats.ndim - 1))
-        return floats
+        scale = self.array(own + SCALE).astype(np.float32) if own + SCALE in self else None
+        return self.variables[own], scale
+
+    def floats(self, name: str) -> NDArray[np.float32]:
+        """A variable in FP32. Raises: KeyError."""
+        numbers, scale = self.quantised(name)
+        floats = numbers.astype(np.float32)
+        return floats if scale is None else floats / scale.reshape(-1, *(1,) * (floats.ndim - 1))
 
     def _number(self, form: str = "I") -> int:
         (value,) = struct.unpack(f"<{form}", self._raw(struct.calcsize(form)).tobytes())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.builders.scripts import Later
 from tests.speech.whisper.checkpoints import CONTEXTS_S
-from trimodal.speech.engines.tensorrt.rows import Row
+from trimodal.speech.engines.graphs.rows import Row
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 torch = Later("torch")

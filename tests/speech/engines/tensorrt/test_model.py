@@ -16,7 +16,7 @@ from trimodal.speech.values import Window
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 on_torch, model = (
     Later(name)
-    for name in ("tests.speech.engines.tensorrt.torch_forward", "trimodal.speech.engines.tensorrt.model")
+    for name in ("tests.speech.engines.tensorrt.torch_forward", "trimodal.speech.engines.graphs.model")
 )
 WINDOWS = [Window(sound(seconds, seed)) for seed, seconds in enumerate([1, 1, 2, 2, 3, 4, 5, 5, 0.5, 5])]
 TEXTS = ["", "hello", "hello world what is a lambda"]

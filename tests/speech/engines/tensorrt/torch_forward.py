@@ -17,10 +17,10 @@ from torch import Tensor
 
 from tests.builders.scripts import importable
 from tests.speech.whisper.checkpoints import CONTEXTS_S
+from trimodal.speech.engines.graphs.model import GraphWhisper
+from trimodal.speech.engines.graphs.rows import Rules, bucket_sizes
 from trimodal.speech.engines.tensorrt.forward import CROSS, NEW, PAST, Sizes, layer_names
 from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
-from trimodal.speech.engines.tensorrt.model import GraphWhisper
-from trimodal.speech.engines.tensorrt.rows import Rules, bucket_sizes
 from trimodal.speech.whisper.artefact import GenerationSpec, SpeechShapes
 from trimodal.speech.whisper.tokens import WhisperTokens
 

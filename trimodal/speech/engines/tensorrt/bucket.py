@@ -13,11 +13,10 @@ from math import prod
 import torch
 from torch import Tensor
 
+from trimodal.speech.engines.graphs.rows import LEAST, most_lines
 from trimodal.speech.engines.tensorrt.forward import CROSS, NEW, PAST, Forward, Sizes, layer_names
-from trimodal.speech.engines.tensorrt.rows import most_lines
 
 # What runs a step as well, made of the step; it may run it before.
-LEAST = -87.0  # of a log-probability: that of the smallest float32
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 

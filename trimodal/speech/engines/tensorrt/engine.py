@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trimodal.errors import OperatorError, ServerError, SettingsError
 from trimodal.manifest import Manifest
 from trimodal.runtimes.gpu_device import visible_gpus
 from trimodal.runtimes.gpu_fit import check_gpu, check_limit, check_version
-from trimodal.speech.engines.tensorrt.model import GraphWhisper
-from trimodal.speech.engines.tensorrt.rows import Rules, bucket_sizes
+from trimodal.speech.engines.graphs.model import GraphWhisper
+from trimodal.speech.engines.graphs.rows import Rules, bucket_sizes
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_spec, read_tokens, unopened
 from trimodal.speech.whisper.features import FRAMES_PER_S
 
+if TYPE_CHECKING:
+    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
+
 BUILT_FOR = "max_batch_size"  # windows of one run at most: a key of the manifest's shapes
 
 
-def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
+def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper[DeviceGraphs]:
     """The plans in `directory` with the `tokenizer.json` beside them, on the first visible GPU.
 
     Raises ArtefactError: damaged or built for something else; ServerError: TensorRT, torch or the GPU is
@@ -41,7 +45,7 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> GraphWhisper:
 
 def open_plans(
     directory: Path, manifest: Manifest, shapes: SpeechShapes, max_batch: int, *, device: str
-) -> GraphWhisper:
+) -> GraphWhisper[DeviceGraphs]:
     """What fits, opened, with its memory on torch's `device`. Raises ArtefactError: damaged, or no memory."""
     from trimodal.speech.engines.tensorrt.forward import TensorRTForward
     from trimodal.speech.engines.tensorrt.loop import DeviceGraphs

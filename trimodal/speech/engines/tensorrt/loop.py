@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from trimodal.runtimes.onnx_session import first_line
+from trimodal.speech.engines.graphs.rows import Floats, Row, Rules, Tokens
 from trimodal.speech.engines.tensorrt.bucket import Bucket, Buffers
 from trimodal.speech.engines.tensorrt.forward import Forward
-from trimodal.speech.engines.tensorrt.rows import Floats, Row, Rules, Tokens
 from trimodal.speech.whisper.features import Features
 
 # Steps between two looks: a look costs tens of µs, a step that nobody needed some hundreds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trimodal.speech.engines.tensorrt.rows import bucket_sizes, longest_opening, most_lines
+from trimodal.speech.engines.graphs.rows import bucket_sizes, longest_opening, most_lines
 
 
 def test_sizes_are_powers_of_two_and_the_largest():

@@ -15,6 +15,7 @@ from trimodal.speech.whisper.tokens import WhisperTokens
 Floats = NDArray[np.float32]
 Tokens = NDArray[np.int64]
 SEED = 0
+LEAST = -87.0  # of a log-probability: that of the smallest float32
 # After what was said before: <|startoftranscript|>, language, task, <|notimestamps|>.
 START = 4
 
@@ -42,6 +43,7 @@ class Row:
     Attributes:
         most_tokens: its bound.
         prefix: tokens that it begins with, taken in place of the most probable ones.
+        draft: tokens that are expected behind them, as a window before had them.
         tokens, chances: written, without the end token, and with which probability among the allowed ones.
         made: how many tokens were chosen, the end token with them.
         log_probability: sum over all of them and the end token.
@@ -50,6 +52,7 @@ class Row:
 
     most_tokens: int
     prefix: list[int] = field(default_factory=list)
+    draft: list[int] = field(default_factory=list)
     made: int = 0
     log_probability: float = 0.0
     tokens: list[int] = field(default_factory=list)
@@ -57,10 +60,12 @@ class Row:
     attention: list[Floats] = field(default_factory=list)
     draws: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
     ended: bool = False
+    last: int = 0  # chosen
 
     def take(self, token: int, log_probability: float, *, end: int) -> None:
         """Appends a token; the row has ended with the last that its length allows, or with <|endoftext|>."""
         self.made += 1
+        self.last = token
         self.log_probability += log_probability
         if token != end:
             self.tokens.append(token)

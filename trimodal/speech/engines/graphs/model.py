@@ -10,21 +10,45 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.speech.engines.tensorrt.rows import Floats, Row
+from trimodal.speech.engines.graphs.rows import Floats, Row, Tokens
 from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.alignment import token_path
 from trimodal.speech.whisper.artefact import SpeechShapes
-from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
+from trimodal.speech.whisper.features import HOP, Features, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
-if TYPE_CHECKING:
-    from trimodal.speech.engines.tensorrt.loop import DeviceGraphs
+
+class Decoding(Protocol):
+    """Rows whose texts are written together."""
+
+    def open(self, tokens: Tokens, at: int) -> Floats:
+        """Appends tokens int64[rows, n] that are given; attention is kept from token `at` on.
+
+        Returns:
+            Logits float32[rows, vocabulary] after token `at`.
+        """
+
+    def write(self, rows: Sequence[Row], temperature: float) -> None:
+        """Decodes each row to its end or its bound; puts tokens and attention into it."""
+
+
+class Graphs(Protocol):
+    """Encoder and decoder of one model. One decoding at a time: the next may begin in the same memory."""
+
+    def start(self, features: Features) -> Decoding:
+        """Encodes features float32[rows, mel, frames]; a decoding of all its rows, without tokens yet."""
+
+    def close(self) -> None:
+        """Frees the weights."""
+
+
+G = TypeVar("G", bound=Graphs)
 
 
 @dataclass(slots=True)
@@ -49,12 +73,10 @@ class WindowState:
         return self.window.written_in(self.language)
 
 
-class GraphWhisper:
+class GraphWhisper(Generic[G]):
     """One model and its vocabulary. Calls may come from several threads; `graphs`: of checks, too."""
 
-    def __init__(
-        self, graphs: DeviceGraphs, tokens: WhisperTokens, shapes: SpeechShapes, *, max_batch: int
-    ) -> None:
+    def __init__(self, graphs: G, tokens: WhisperTokens, shapes: SpeechShapes, *, max_batch: int) -> None:
         self._turn = threading.Lock()  # The graphs have one set of buffers: batches of threads take turns.
         self.graphs = graphs
         self._tokens = tokens
@@ -122,7 +144,9 @@ class GraphWhisper:
                 state.language_probabilities = likely(known)
                 state.language, state.language_probability = state.language_probabilities[0]
             state.row.most_tokens = most_tokens(state.samples / SAMPLE_RATE, state.written)
-            state.row.prefix = self._tokens.encode(state.window.prefix)[: state.row.most_tokens]
+            room = state.row.most_tokens
+            state.row.prefix = self._tokens.encode(state.window.prefix)[:room]
+            state.row.draft = self._tokens.encode(state.window.draft)[: room - len(state.row.prefix)]
 
     def _recognition(self, state: WindowState, temperature: float) -> Recognition:
         words = self._words(state)

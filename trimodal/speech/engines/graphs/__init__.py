@@ -1,0 +1,1 @@
+"""Decodes Whisper where encoder and decoder are graphs that somebody else runs."""

@@ -1,0 +1,1 @@
+"""Runs Whisper in OpenVINO with the weights of a CTranslate2 model."""
