@@ -36,6 +36,8 @@ from trimodal.client.client import BLOCK_S, FILE_LISTENING
 from trimodal.metrics import MemoryMetrics
 from trimodal.paths import artefact_root, default_repository
 from trimodal.repository import select_models
+from trimodal.speech.engines.openvino import engine
+from trimodal.speech.engines.openvino.encoder import Encoder
 from trimodal.speech.live.request import RECORDED_WINDOWS, StreamOptions
 from trimodal.speech.recognise.service import RecogniseService
 from trimodal.speech.session.session import LiveSession, PlannedWindow
@@ -77,6 +79,15 @@ class CountedWhisper(ctranslate2.models.Whisper):  # type: ignore[misc]
     def align(self, features: Any, start: Any, tokens: Any, frames: Any, **options: Any) -> Any:
         DONE["aligned"] += sum(map(len, tokens))
         return super().align(features, start, tokens, frames, **options)
+
+
+class CountedEncoder(Encoder):
+    """Counts what OpenVINO encodes in its place."""
+
+    def encode(self, features: Any) -> Any:
+        rows, _, frames = features.shape
+        DONE["encoded"] += rows * frames // FRAMES_PER_S
+        return super().encode(features)
 
 
 def joined(spoken: Sequence[Recording], seconds: float, noise: float) -> Recording:
@@ -169,6 +180,7 @@ def main(
     from faster_whisper import BatchedInferencePipeline, WhisperModel
 
     ctranslate2.models.Whisper = CountedWhisper  # of all that are opened from now on, whoever asks them
+    engine.Encoder = CountedEncoder  # type: ignore[attr-defined]
     place = (artefact or artefact_root("speech_recognize") / "ctranslate2-int8").resolve()
     model = WhisperModel(str(place), device="cpu", compute_type="int8", cpu_threads=threads)
     settings = select_models(default_repository(), ("speech",), "cpu")["speech"].settings(SpeechSettings)

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from trimodal.audio.values import SAMPLE_RATE, Word
-from trimodal.errors import ArtefactError, ServerError, SettingsError, by_own_names
+from trimodal.errors import ArtefactError, ServerError, by_own_names
 from trimodal.manifest import MANIFEST, Manifest
 from trimodal.runtimes.heap import give_back_freed
 from trimodal.runtimes.onnx_session import first_line
-from trimodal.speech.engines.openvino.encoder import Encoder, has_tiles
+from trimodal.speech.engines.openvino.encoder import Encoder
+from trimodal.speech.engines.openvino.engine import open_parts
 from trimodal.speech.engines.protocol import SpeechEngine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
-from trimodal.speech.whisper.features import HOP, Features, log_mel_batch, smallest_context
+from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
-from trimodal.speech.whisper.weights import ModelFile
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 # Drawn above temperature 0, of which the likeliest is taken: faster-whisper's best_of. CTranslate2 has one
@@ -261,6 +261,11 @@ def _rows_of(encoded: Any, rows: Sequence[_Row]) -> Any:
     return _storage(np.asarray(host)[[row.at for row in rows]])
 
 
+def _states(model: Any, features: Any) -> Any:
+    """What the model's own encoder makes of features, as float32[batch, frames / 2, width]."""
+    return np.array(model.encode(_storage(features)), np.float32)
+
+
 def _storage(array: Any) -> Any:
     import ctranslate2
 
@@ -302,51 +307,6 @@ def open_model(directory: Path, manifest: Manifest, settings: RecogniseSettings)
     except ServerError:
         raise
     except Exception as error:  # It raises RuntimeError, ValueError and others.
-        raise unopened(directory, manifest, error) from None
-
-
-def open_parts(
-    directory: Path,
-    manifest: Manifest,
-    settings: RecogniseSettings,
-    tokens: WhisperTokens,
-    shapes: SpeechShapes,
-    model: Any,
-) -> tuple[Encoder | None, SpeechEngine | None]:
-    """OpenVINO's encoder and decoder where the settings want them, None for the model's own.
-
-    Raises SettingsError: on a GPU, or more than one beam; ArtefactError: its weights cannot be read.
-    """
-    asked = {"encoder": settings.encoder, "decoder": settings.decoder}
-    for name, chosen in asked.items():
-        if chosen == "openvino" and settings.device != "cpu":
-            raise SettingsError(f"parameter {name!r}: openvino computes on the processor, device cpu only")
-    if settings.decoder == "openvino" and settings.beam_size != 1:
-        raise SettingsError("parameter 'beam_size': the decoder openvino is greedy, 1 only")
-    # What is in FP32 is to be exact: there is nothing that AMX would multiply.
-    fits = has_tiles() and settings.device == "cpu" and manifest.precision.startswith("int8")
-    by_encoder = settings.encoder == "openvino" or (settings.encoder == "auto" and fits)
-    by_decoder = settings.decoder == "openvino" or (
-        settings.decoder == "auto" and fits and by_encoder and settings.beam_size == 1
-    )
-    if not by_encoder and not by_decoder:
-        return None, None
-    try:
-        weights = ModelFile(directory / WEIGHTS)
-        encoder = (
-            Encoder(weights, threads=settings.threads, precision=manifest.precision) if by_encoder else None
-        )
-        if not by_decoder:
-            return encoder, None
-
-        def own(features: Features) -> Features:
-            return np.array(model.encode(_storage(features)), np.float32)
-
-        from trimodal.speech.engines.openvino.engine import open_decoder
-
-        encode = encoder.encode if encoder else own
-        return encoder, open_decoder(directory, manifest, weights, tokens, shapes, settings, encode)
-    except (OSError, ValueError, KeyError) as error:
         raise unopened(directory, manifest, error) from None
 
 
@@ -394,7 +354,9 @@ def open_engine(directory: Path, settings: RecogniseSettings) -> CTranslate2Whis
     manifest, shapes = open_artefact(directory, settings, runtime="ctranslate2")
     model = open_model(directory, manifest, settings)
     tokens = read_tokens(directory, manifest, shapes, multilingual=model.is_multilingual)
-    encoder, decoder = open_parts(directory, manifest, settings, tokens, shapes, model)
+    encoder, decoder = open_parts(
+        directory, manifest, settings, tokens, shapes, lambda features: _states(model, features)
+    )
     engine = CTranslate2Whisper(
         model,
         tokens,

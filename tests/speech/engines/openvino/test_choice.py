@@ -14,20 +14,23 @@ from tests.speech.engines.openvino.conftest import settings
 from tests.speech.whisper.checkpoints import sound
 from trimodal.errors import ArtefactError, SettingsError
 from trimodal.manifest import read_manifest
-from trimodal.speech.engines import ctranslate2
+from trimodal.speech.engines.openvino import engine as opening
 from trimodal.speech.engines.openvino.encoder import Encoder
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.values import Window
+from trimodal.speech.whisper.artefact import read_shapes, read_tokens
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
 
 
 def chosen(directory, monkeypatch, *, tiles, precision="int8", **changed):
     """Whether encoder and decoder are OpenVINO's."""
-    monkeypatch.setattr(ctranslate2, "has_tiles", lambda: tiles)
+    monkeypatch.setattr(opening, "has_tiles", lambda: tiles)
     manifest = read_manifest(directory, task="speech", runtime="ctranslate2")
+    shapes = read_shapes(directory, manifest)
+    tokens = read_tokens(directory, manifest, shapes, multilingual=True)
     described = manifest.model_copy(update={"precision": precision})
-    parts = ctranslate2.open_parts(directory, described, settings(**changed), None, None, None)
+    parts = opening.open_parts(directory, described, settings(**changed), tokens, shapes, None)
     return [part is not None for part in parts]
 
 
@@ -47,7 +50,6 @@ def chosen(directory, monkeypatch, *, tiles, precision="int8", **changed):
     ],
 )
 def test_which_parts_are_taken(artefact, monkeypatch, tiles, changed, parts):
-    monkeypatch.setattr("trimodal.speech.engines.openvino.engine.open_decoder", lambda *_: "decoder")
     assert chosen(artefact, monkeypatch, tiles=tiles, **changed) == parts
 
 
