@@ -92,10 +92,7 @@ def test_a_compound_is_final_as_a_whole() -> None:
 
 def test_a_window_is_told_what_of_it_is_final() -> None:
     it = believed()
-    planned = hear(it, 3, [])
-    assert planned.prefix == "whatis", "joined as they are written"
-    following = due(it, speaking(4))
-    assert following.prefix == "whatis"
+    assert due(it, speaking(3)).prefix == "whatis", "joined as they are written"
 
 
 def test_a_window_is_told_what_was_heard_behind_what_is_final() -> None:
@@ -103,6 +100,19 @@ def test_a_window_is_told_what_was_heard_behind_what_is_final() -> None:
     hear(it, 3, words("what is an old", each=0.65))
     planned = due(it, speaking(4))
     assert (planned.prefix, planned.draft) == ("whatisan", "old")
+
+
+def test_a_text_that_ends_with_what_was_given_is_not_given_it_again_while_speech_goes_on() -> None:
+    it = believed()
+    hear(it, 3, words("what is an old", each=0.65))
+    given = "whatisan"
+    for end, prefix in ((4, given), (5, "")):
+        planned = due(it, speaking(end))
+        assert planned.prefix == prefix
+        it.accept(planned, words("what is an", each=0.65))
+    planned = hear(it, 6, words("what is an ill disposed man", each=0.65))
+    assert (planned.prefix, planned.draft) == ("", given)
+    assert due(it, speaking(7)).prefix == "whatisanilldisposedman"
 
 
 def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
