@@ -26,6 +26,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE, Samples, Word
@@ -218,4 +219,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)
