@@ -22,7 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.common import pooled, serving
+from benchmarks.common import pooled, run_command, serving
 from benchmarks.tables import make_table
 from trimodal.client import Client, Message
 from trimodal.client.timing import percentile
@@ -119,4 +119,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from benchmarks.affinity import table_of as prefix_table
 from benchmarks.affinity import talk
+from benchmarks.common import run_command
 from benchmarks.tables import make_table
 from tests.e2e.fleet.load import Clients, clients, listen, speech
 from tests.e2e.fleet.proxy import SERVERS, Proxy, running
@@ -28,7 +29,7 @@ from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
 from trimodal.bench.load.statistics import Summary, summarise
 from trimodal.bench.targets.taking import sender
-from trimodal.errors import OperatorError, ServerError, TrimodalError
+from trimodal.errors import ServerError, TrimodalError
 
 CLIENTS = 24  # twice what three servers take at once
 WORDS = 16  # of a live stream: some 8 s
@@ -106,11 +107,8 @@ async def measure(seconds: float, console: Console) -> None:
 
 def main(seconds: Annotated[float, typer.Option(min=1, help="of each rate")] = 10.0) -> None:
     """Measures three servers behind HAProxy against one, and prefix affinity."""
-    try:
-        asyncio.run(measure(seconds, Console(highlight=False)))
-    except OperatorError as error:
-        raise SystemExit(f"benchmarks.balancer: {error}") from None
+    asyncio.run(measure(seconds, Console(highlight=False)))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -10,13 +10,16 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import httpx
+import typer
 from websockets.asyncio.client import ClientConnection
 
 from trimodal.audio.values import SAMPLE_RATE, Samples
+from trimodal.cli.common import one_sentence
 from trimodal.client import Client
 from trimodal.client.errors import ConnectionLost
 from trimodal.client.transports.base import Timeouts
@@ -32,6 +35,17 @@ from trimodal.server.supervision.stubs import children
 Process = subprocess.Popen[bytes]
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLES = data_directory() / "samples" / "speech"
+
+
+def run_command(main: Callable[..., object]) -> None:
+    """Runs an experiment by its command line; what cannot be measured is told by one sentence."""
+
+    @wraps(main)
+    def command(**options: Any) -> None:
+        with one_sentence("benchmarks"):
+            main(**options)
+
+    typer.run(command)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks.common import cpu_s, running_gateway, serving
+from benchmarks.common import cpu_s, run_command, running_gateway, serving
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.load.generator import Closed, Send, run
 from trimodal.bench.load.records import Record
@@ -143,4 +143,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -25,7 +25,7 @@ import httpx
 import typer
 from rich.console import Console
 
-from benchmarks.common import Process, free_port, post, running, serving, until
+from benchmarks.common import Process, free_port, post, run_command, running, serving, until
 from trimodal.bench.load.generator import Send
 from trimodal.bench.load.plan import LoadPlan
 from trimodal.bench.load.records import Record
@@ -151,4 +151,4 @@ async def answering(peer: Send) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

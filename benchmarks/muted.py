@@ -25,7 +25,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import put, put_audio, running_gateway, serving, spoken
+from benchmarks.common import put, put_audio, run_command, running_gateway, serving, spoken
 from benchmarks.parity.contexts import SAMPLES, Recording, read
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -179,4 +179,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

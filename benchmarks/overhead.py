@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from trimodal.bench.load.generator import Closed, run
 from trimodal.bench.load.records import Record
@@ -53,4 +54,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -22,7 +22,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import pooled, serving
+from benchmarks.common import pooled, run_command, serving
 from benchmarks.tables import make_table
 from trimodal.bench.load.generator import Closed, poisson, run
 from trimodal.bench.load.records import OK, Record
@@ -30,7 +30,7 @@ from trimodal.bench.load.statistics import summarise
 from trimodal.bench.targets.llm import follow
 from trimodal.bench.targets.taking import taken
 from trimodal.client import Client, Message
-from trimodal.errors import OperatorError, ServerError
+from trimodal.errors import ServerError
 from trimodal.plan.fleet.from_bench import describe_replica, read_point
 from trimodal.plan.fleet.outcome import Objective
 from trimodal.plan.fleet.simulation import simulate
@@ -212,11 +212,8 @@ async def show(seconds: float) -> None:
 
 def main(seconds: Annotated[float, typer.Option(min=2, max=3600, help="of each load")] = 40.0) -> None:
     """Checks the simulator against real servers."""
-    try:
-        asyncio.run(show(seconds))
-    except OperatorError as error:
-        raise SystemExit(str(error)) from None
+    asyncio.run(show(seconds))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -21,6 +21,7 @@ import httpx
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import make_table
 from trimodal.errors import ServerError
 
@@ -78,4 +79,4 @@ def main(what: Literal["demo", "serve"], times: Annotated[int, typer.Option(min=
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

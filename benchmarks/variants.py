@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client.timing import percentile
@@ -112,4 +113,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -29,7 +29,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import ClientConnection, connect
 
-from benchmarks.common import SAMPLES, Process, free_port, running, serving, spoken, tree_cpu_s
+from benchmarks.common import SAMPLES, Process, free_port, run_command, running, serving, spoken, tree_cpu_s
 from benchmarks.parity.contexts import ARTEFACTS
 from benchmarks.tables import NARROW, make_table
 from trimodal.audio.values import SAMPLE_RATE, Samples
@@ -227,4 +227,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

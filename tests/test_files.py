@@ -55,6 +55,16 @@ def test_the_mask_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     replace_file(tmp_path / "file", b"new")
 
 
+def test_the_content_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut between the two would leave an empty file."""
+    file, synced = tmp_path / "keys.toml", []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append((os.fstat(handle).st_size, file.exists())))
+    replace_file(file, b"content")
+    assert synced == [(7, False)]
+
+
 def test_a_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"before")
     (tmp_path / "link").symlink_to("target")

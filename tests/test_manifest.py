@@ -165,6 +165,17 @@ def test_a_new_artefact_replaces_the_old_one_whole(built: Path) -> None:
     assert built.stat().st_mode & 0o777 == 0o755
 
 
+def test_a_link_is_replaced_and_what_it_leads_to_is_left(built: Path, tmp_path: Path) -> None:
+    link = tmp_path / "links" / "artefact"
+    link.parent.mkdir()
+    link.symlink_to(built)
+    with atomic_directory(link) as work:
+        (work / "model.onnx").write_bytes(b"new")
+    assert [path.name for path in link.parent.iterdir()] == [link.name], "nothing temporary is left"
+    assert (link / "model.onnx").read_bytes() == b"new"
+    assert (built / "model.onnx").read_bytes() == b"weights"
+
+
 def fail_half_way(target: Path, error: type[BaseException]) -> None:
     with atomic_directory(target) as work:
         (work / "model.onnx").write_bytes(b"half")
@@ -200,8 +211,8 @@ def test_a_checkpoint_hash_is_over_names_and_contents(tmp_path: Path) -> None:
     assert checkpoint_sha256(tmp_path) not in (first, second)
 
 
-@pytest.mark.parametrize("name", ["efficientnet-lite0.pth", "model.onnx_data"])
-def test_a_checkpoint_hash_is_over_weights_of_every_kind(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["efficientnet-lite0.pth", "model.onnx_data", "chat_template.jinja"])
+def test_a_checkpoint_hash_is_over_files_of_every_kind(name: str, tmp_path: Path) -> None:
     """torchvision's and optimum's names: else all checkpoints of a lone .pth file had one hash."""
     hashes = {checkpoint_sha256(tmp_path)}
     for content in (b"1", b"2"):

@@ -111,6 +111,8 @@ def _replace(target: Path, content: bytes, *, private: bool) -> None:
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(content)
+            out.flush()
+            os.fsync(out.fileno())  # else its new name may outlive a power cut, and its content not
             # By its handle: where the directory is another's, its path may lead elsewhere by now.
             if not first:
                 _liken(out.fileno(), target, private=private)

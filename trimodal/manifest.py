@@ -195,6 +195,8 @@ def atomic_directory(target: Path) -> Iterator[Path]:
         old = work.with_name(work.name + "-old")
         with alone_in(target.parent, where_possible=True):  # another build may end at the same moment
             _put_in_place(work, target, old)
+        if old.is_symlink():  # what it leads to is another's
+            old.unlink()
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -241,10 +243,10 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def checkpoint_sha256(directory: Path) -> str:
-    """One hash over a checkpoint directory's weights, config and tokenizer files, names included."""
+    """One hash over a checkpoint's weights, config, template and tokenizer files, names included."""
     digest = hashlib.sha256()
     weights = {".safetensors", ".bin", ".pt", ".pth", ".onnx", ".data", ".onnx_data"}
-    suffixes = weights | {".json", ".model", ".txt", ".py"}
+    suffixes = weights | {".json", ".model", ".txt", ".py", ".jinja"}
     for path in sorted(directory.iterdir()):
         if path.is_file() and path.suffix in suffixes:
             digest.update(path.name.encode())

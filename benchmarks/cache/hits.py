@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.common import serving
+from benchmarks.common import run_command, serving
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
@@ -128,4 +128,4 @@ def main(requests: Annotated[int, typer.Option(min=10, help="of each way")] = 40
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -19,6 +19,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import make_table
 from trimodal.cache.stores.base import Limits, Owner, Store, StoreError, open_store
 from trimodal.cache.values import CacheScope, Entry
@@ -106,4 +107,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from benchmarks.common import serving
+from benchmarks.common import run_command, serving
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.client import Client
@@ -98,4 +98,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

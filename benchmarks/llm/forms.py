@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.errors import ServerError
@@ -105,4 +106,4 @@ def measure(answers: int, max_tokens: int, artefact: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -30,7 +30,7 @@ from typing import Annotated
 import httpx
 import typer
 
-from benchmarks.common import Process, bench_llm, free_port, running, until
+from benchmarks.common import Process, bench_llm, free_port, run_command, running, until
 from trimodal.build_support import operator_errors, resolve_checkpoint
 from trimodal.errors import ServerError
 
@@ -98,4 +98,4 @@ async def loaded(port: int, process: Process) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from trimodal.build_support import operator_errors
 from trimodal.llm.engines.protocol import EngineRequest, Sampling, open_engine
@@ -71,4 +72,4 @@ def answered(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

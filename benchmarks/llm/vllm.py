@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.common import bench_llm, free_port, running, running_gateway, serving
+from benchmarks.common import bench_llm, free_port, run_command, running, running_gateway, serving
 from trimodal.build_support import operator_errors
 from trimodal.server.options import ServerOptions
 
@@ -100,4 +100,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

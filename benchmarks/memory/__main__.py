@@ -27,7 +27,7 @@ import soundfile
 import typer
 from rich.console import Console
 
-from benchmarks.common import SAMPLES, post, running, until
+from benchmarks.common import SAMPLES, post, run_command, running, until
 from benchmarks.litserve import MOST, answering, litserve, over_http
 from benchmarks.llm.llama_cpp import CHECKPOINT, FILE, serving_with
 from benchmarks.memory.processes import Memory, read
@@ -235,4 +235,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

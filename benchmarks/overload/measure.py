@@ -117,15 +117,7 @@ async def run_overload(
             patient = sender(targets[name], "capacity", ttft_deadline_ms=MAX_TTFT_DEADLINE_MS)
             measured[name] = await _capacity(patient, settings, scenario.seconds)
         capacity = scenario.capacity or max(measured.values())
-        if capacity * sum(scenario.loads) * scenario.seconds > _MOST_REQUESTS:
-            raise SettingsError(f"these levels make over {_MOST_REQUESTS} requests: take fewer --seconds")
-        plan = LoadPlan(
-            "poisson",
-            tuple(capacity * load for load in scenario.loads),
-            seconds=scenario.seconds,
-            max_in_flight=_MAX_IN_FLIGHT,
-            timeout=PATIENCE_S,
-        )
+        plan = _plan(scenario, capacity)
         sides = {name: sending(plan, level(target), stop) for name, target in targets.items()}
         results = await run_cases(plan, sides, tell)
     loops = ", ".join(f"{name} {rate:.2f}" for name, rate in measured.items())
@@ -133,6 +125,20 @@ async def run_overload(
     results = by_tier(results, capacity, tiers, lambda case, number: tier_of(scenario.mix, case.name, number))
     changed = replace(test, plan=plan, changes={"llm": scenario.changes})
     return Measurement("Overload", TOKENS, results, facts(changed, server, more))
+
+
+def _plan(scenario: OverloadScenario, capacity: float) -> LoadPlan:
+    """The levels as rates. Raises: SettingsError: they are more than a client can send."""
+    rates = tuple(capacity * load for load in scenario.loads)
+    if sum(rates) * scenario.seconds > _MOST_REQUESTS:
+        raise SettingsError(f"these levels make over {_MOST_REQUESTS} requests: take fewer --seconds")
+    try:
+        return LoadPlan(
+            "poisson", rates, seconds=scenario.seconds, max_in_flight=_MAX_IN_FLIGHT, timeout=PATIENCE_S
+        )
+    except SettingsError as error:  # of an option that is not there
+        told = str(error).removeprefix("--rate ")
+        raise SettingsError(f"--load, times the capacity of {capacity:g} requests/s: {told}") from None
 
 
 def tier_of(mix: Mapping[str, float], load: str, number: int) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.live_words import LiveWords
@@ -223,4 +224,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from benchmarks.variants import Variant, opened, run_round
 from trimodal.build_support import operator_errors
@@ -135,4 +136,4 @@ def timed(pipelines: dict[Any, Any], vocabulary: int, rounds: int) -> dict[Any, 
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

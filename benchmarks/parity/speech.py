@@ -27,6 +27,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.parity import recordings
 from benchmarks.parity.contexts import SAMPLES, UNSPACED, Recording, errors, read
 from benchmarks.tables import NARROW, make_table
@@ -233,4 +234,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

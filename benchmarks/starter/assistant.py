@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.tables import NARROW, make_table
 from trimodal.assistant.prompt import Prompt
 from trimodal.assistant.request import Turn, read_examples
@@ -154,4 +155,4 @@ def main(labels: Annotated[int, typer.Option(min=1, max=1000)] = 100) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -23,6 +23,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from benchmarks.common import run_command
 from benchmarks.parity.contexts import ARTEFACTS, CHUNK, SAMPLES, Recording, errors, read
 from benchmarks.tables import make_table
 from trimodal.audio.live_words import LiveWords
@@ -140,4 +141,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -24,7 +24,7 @@ import typer
 from playwright.async_api import Page, async_playwright
 from rich.console import Console
 
-from benchmarks.common import SAMPLES, running_gateway, serving
+from benchmarks.common import SAMPLES, run_command, running_gateway, serving
 from benchmarks.starter.talks import MODELS, TINY
 from benchmarks.tables import make_table
 from trimodal.audio.values import SAMPLE_RATE
@@ -146,4 +146,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

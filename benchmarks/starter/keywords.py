@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 from tokenizers import Tokenizer
 
+from benchmarks.common import run_command
 from benchmarks.parity.contexts import ARTEFACTS, SAMPLES, Recording, read
 from benchmarks.parity.recordings import telephone
 from benchmarks.tables import make_table
@@ -128,4 +129,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -14,7 +14,7 @@ import soundfile
 import typer
 from playwright.async_api import Page
 
-from benchmarks.common import SAMPLES
+from benchmarks.common import SAMPLES, run_command
 from benchmarks.starter.conversation import OVER, opened_page
 from benchmarks.starter.talks import MODELS
 from trimodal.audio.values import SAMPLE_RATE
@@ -56,4 +56,4 @@ def main(file: Annotated[Path, typer.Argument(help="to be written")]) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

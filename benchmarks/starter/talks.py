@@ -26,7 +26,7 @@ import typer
 from rich.console import Console
 from websockets.asyncio.client import connect
 
-from benchmarks.common import SAMPLES, put, put_audio, running_gateway, serving, spoken
+from benchmarks.common import SAMPLES, put, put_audio, run_command, running_gateway, serving, spoken
 from benchmarks.parity.recordings import telephone
 from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
@@ -187,4 +187,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from benchmarks.common import SAMPLES
+from benchmarks.common import SAMPLES, run_command
 from benchmarks.tables import make_table
 from trimodal.audio.files import read_blocks
 from trimodal.audio.values import SAMPLE_RATE
@@ -57,4 +57,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_command(main)

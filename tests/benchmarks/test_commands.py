@@ -17,6 +17,10 @@ QUICK = {
         ["embedded", "lost: Redis"],
     ),
 }
+REFUSED = {
+    "overload --capacity 50000 --load 1 --seconds 1": "bench: --load, times the capacity of 50000 requests/s",
+    "parity.contexts --artefact none": "benchmarks: none/manifest.json: no such file or directory",
+}
 SLOW = {
     "affinity": ("affinity --fake --chats 4 --turns 2", ["in turn", "by beginning"]),
     "gateway": ("gateway --streams 2 --turns 1 --seconds 2", ["gRPC", "gateway"]),
@@ -70,3 +74,9 @@ def test_a_password_in_a_wrong_option_is_not_repeated() -> None:
     assert done.returncode == 2
     assert "NAME=URL is needed" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_cannot_be_measured_is_told_by_one_sentence(arguments: str) -> None:
+    done = run(arguments)
+    assert (done.returncode, done.stderr.startswith(REFUSED[arguments])) == (1, True), done.stderr

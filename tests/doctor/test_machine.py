@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import platform
 import resource
 import shutil
@@ -97,6 +98,20 @@ def test_the_shared_memory_that_docker_gives(look, monkeypatch):
 def test_disk(look, monkeypatch, free, profile, level):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**12, 0, free))
     assert look(profile=profile)["disk"].severity == level
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "denied"), OSError(36, "too long")])
+def test_a_place_that_may_not_be_looked_at_keeps_no_other_check_from_being_told(look, monkeypatch, error):
+    looked = os.stat
+
+    def refuse(path, *args, **kwargs):
+        if "secret" in str(path):
+            raise error
+        return looked(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setenv("TRIMODAL_CACHE", "/secret/cache")
+    assert list(look()) == ["system", "memory", "/dev/shm", "disk", "open files", "ports"]
 
 
 def test_a_place_that_is_not_there_yet_is_on_its_parents_disk(look):

@@ -41,14 +41,16 @@ class Api:
         self.headers: list[object] = []
         self.error = error
 
-    async def get_trace_settings(self, model, headers):
+    async def get_trace_settings(self, model, headers, client_timeout):
+        assert client_timeout == 7
         self.headers.append(headers)
         if self.error:
             raise InferenceServerException(self.error)
         found = self.common | self.own.get(model, {})
         return SimpleNamespace(settings={k: SimpleNamespace(value=[v]) for k, v in found.items()})
 
-    async def update_trace_settings(self, model, settings, headers):
+    async def update_trace_settings(self, model, settings, headers, client_timeout):
+        assert client_timeout == 7
         for name, value in settings.items():
             if value is None:
                 self.own.get(model, {}).pop(name, None)
@@ -58,7 +60,7 @@ class Api:
 
 
 def tracing(api: Api, *models: str) -> TritonTrace:
-    return TritonTrace(api, models, "secret")
+    return TritonTrace(api, models, "secret", 7)
 
 
 def test_settings_are_on_for_the_request_and_as_before_afterwards(tmp_path) -> None:

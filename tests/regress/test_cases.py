@@ -91,6 +91,8 @@ def test_a_digest_is_of_what_is_sent(golden, tmp_path):
         ('{"id": "a", "task": "llm", "input": {"prompt": "a", "temperature": NaN}}', "input.temperature: "),
         ('{"id": "a", "task": "llm", "input": {"prompt": "\\ud800"}}', "Invalid JSON"),
         ({**GOOD, "expect": {"regex": "("}}, "expect.regex: Input should be a valid regular expression"),
+        ({**GOOD, "expect": {"regex": "a{99999999999}"}}, "expect.regex: it cannot be compiled: the "),
+        ({**GOOD, "expect": {"regex": "(" * 5000}}, "expect.regex: it cannot be compiled: "),
         ({**GOOD, "expect": {"wer_max": 0.1}}, "expect: wer_max goes with text"),
         ({**GOOD, "expect": {"text": " ...", "wer_max": 0}}, "expect: wer_max goes with text"),
         ({**IMAGE, "input": {"image": "x", "top_k": 0}}, "input.top_k: Input should be greater"),

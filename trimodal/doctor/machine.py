@@ -93,7 +93,7 @@ def _disks(options: ServerOptions) -> Iterator[Check]:
 
 
 def _existing(path: Path) -> Path:
-    return path if path.exists() else _existing(path.parent)
+    return path if os.path.exists(path) else _existing(path.parent)  # Path's raises where it may not look
 
 
 def _limits() -> Check:

@@ -67,14 +67,15 @@ async def explain(question: Question, server: Server, *, warm_up: int = 1) -> Wa
     try:
         async with AsyncExitStack() as stack:
             await _check(transport, question, server, timeouts)
-            config = (await triton.get_model_config(question.kind)).config
+            config = (await triton.get_model_config(question.kind, client_timeout=server.timeout)).config
             if "trace" in [one.name for one in config.output]:
                 described = replace(described, request=traced(described.request))
             for _ in range(warm_up):
                 first = await make(question, warm_up=True)
                 await exchange(transport, first.request, timeouts, streamed=question.streamed)
             notes: list[str] = []
-            tracing = TritonTrace(triton, CALLED.get(question.kind, (question.kind,)), server.operator_key)
+            models = CALLED.get(question.kind, (question.kind,))
+            tracing = TritonTrace(triton, models, server.operator_key, server.timeout)
             try:
                 await stack.enter_async_context(tracing.on())
             except NotTraced as error:

@@ -82,9 +82,10 @@ def parse(text: str) -> list[TraceRecord]:
 class TritonTrace:
     """Triton's traces of requests to `models`, while `on` is entered."""
 
-    def __init__(self, client: Any, models: Sequence[str], operator_key: str) -> None:
-        """`client`: tritonclient's for asyncio; it stays its owner's to close."""
+    def __init__(self, client: Any, models: Sequence[str], operator_key: str, timeout: float) -> None:
+        """`client`: tritonclient's for asyncio; it stays its owner's to close. `timeout`: seconds a call."""
         self._client = client
+        self._timeout = timeout
         self._models = models
         self._headers = {GRPC_OPERATOR_HEADER: operator_key} if operator_key else {}
         self._file = Path()
@@ -152,11 +153,15 @@ class TritonTrace:
         self._old = self._files()
 
     async def _read(self, model: str) -> dict[str, list[str]]:
-        answer = await self._client.get_trace_settings(model, headers=self._headers)
+        answer = await self._client.get_trace_settings(
+            model, headers=self._headers, client_timeout=self._timeout
+        )
         return {name: list(setting.value) for name, setting in answer.settings.items()}
 
     async def _set(self, model: str, settings: Mapping[str, Any]) -> None:
-        await self._client.update_trace_settings(model, dict(settings), headers=self._headers)
+        await self._client.update_trace_settings(
+            model, dict(settings), headers=self._headers, client_timeout=self._timeout
+        )
 
 
 def _tracing(settings: Mapping[str, list[str]]) -> dict[str, Any]:

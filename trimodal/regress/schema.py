@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from trimodal.audio.values import PolicyName
 from trimodal.audio.word_errors import normalise, word_error_rate
@@ -97,6 +105,15 @@ class AssistantInput(Generating):
     audio: str | None = None
 
 
+def _compiled(text: Any, compile: ValidatorFunctionWrapHandler) -> re.Pattern[str]:
+    """What pydantic makes of it; it lets through what `re` raises besides its own error."""
+    try:
+        pattern: re.Pattern[str] = compile(text)
+    except (OverflowError, RecursionError) as error:
+        raise ValueError(f"it cannot be compiled: {error}") from None
+    return pattern
+
+
 class Expectation(_Strict):
     """What an answer must be like, whatever it was before; all that is given must hold.
 
@@ -108,7 +125,7 @@ class Expectation(_Strict):
 
     exact: str | None = None
     contains: str | tuple[str, ...] | None = None
-    regex: re.Pattern[str] | None = None
+    regex: Annotated[re.Pattern[str], WrapValidator(_compiled)] | None = None
     label: str | None = None
     text: str | None = None
     wer_max: float | None = Field(None, ge=0)

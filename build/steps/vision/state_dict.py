@@ -148,7 +148,7 @@ def _timm_input(config: dict[str, Any], directory: Path) -> InputSpec:
             raise ValueError(f"crop_mode {mode} of {height} × {width} pixels is not done here")
         return InputSpec(
             height=height, width=width, resize="crop" if mode == "center" else "exact-crop",
-            resize_to=math.floor(height / share), filter=given.get("interpolation", "bilinear"),
+            resize_to=math.floor(height / share), filter=given.get("interpolation") or "bicubic",
             mean=given["mean"], std=given["std"],
         )  # fmt: skip
     except ValidationError as error:

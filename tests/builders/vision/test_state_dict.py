@@ -84,6 +84,12 @@ TIMM: dict[str, Any] = {
 def test_timms_input_is_its_own(tmp_path):
     read = classifier.read_classifier(save(resnet(), tmp_path, "model.pth", TIMM))
     assert (read.input.resize, read.input.resize_to, read.input.filter) == ("crop", 235, "bicubic")
+    unsaid = {name: value for name, value in TIMM["pretrained_cfg"].items() if name != "interpolation"}
+    for given in (unsaid, unsaid | {"interpolation": ""}):  # as timm 1.0 resolves them
+        read = classifier.read_classifier(
+            save(resnet(), tmp_path, "model.pth", TIMM | {"pretrained_cfg": given})
+        )
+        assert read.input.filter == "bicubic"
     squashed = TIMM | {"pretrained_cfg": TIMM["pretrained_cfg"] | {"crop_mode": "squash", "crop_pct": 0.5}}
     read = classifier.read_classifier(save(resnet(), tmp_path, "model.pth", squashed))
     assert (read.input.resize, read.input.resize_to) == ("exact-crop", 448)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -134,6 +135,14 @@ def test_empty_indexes_are_not_kept() -> None:
     with indexes.use("a", 16) as index:
         index.drop(["a"])
     assert len(indexes) == 0
+
+
+def test_an_empty_index_in_use_is_the_one_that_others_get() -> None:
+    indexes = VectorIndexes()
+    with indexes.use("a", 16) as index:
+        index.lock = nullcontext()  # type: ignore[assignment]  # the other one is this thread, too
+        with indexes.use("a", 16) as other:
+            assert other is index
 
 
 def test_a_place_in_use_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

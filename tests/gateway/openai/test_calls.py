@@ -71,11 +71,11 @@ def test_it_reads_what_was_written(text: str, calls: list[tuple[str, Any]], data
     ],
 )
 def test_a_text_without_a_call_stays_a_text(text: str, message: dict[str, Any]) -> None:
-    assert read_calls(text) == message
+    assert read_calls(CallReader(), text) == message
 
 
 def test_a_call_that_was_cut_has_the_arguments_so_far() -> None:
-    message = read_calls(call_head("f") + '{"a": "}')
+    message = read_calls(CallReader(), call_head("f") + '{"a": "}')
     (call,) = message["tool_calls"]
     assert message["content"] is None
     assert call["function"] == {"name": "f", "arguments": '{"a": "}'}
@@ -111,7 +111,7 @@ def test_what_the_grammar_lets_a_model_write_is_read_as_calls(
     form = read_form(None, read_tools(json.dumps(described), choice, parallel), 1 << 15)
     named, made = set(), Sentences(form.grammar)
     for seed in range(60):
-        message = read_calls(made.draw(seed))
+        message = read_calls(CallReader(), made.draw(seed))
         calls = message.get("tool_calls", [])
         assert fewest <= len(calls) <= most
         assert len({call["id"] for call in calls}) == len(calls)
@@ -132,6 +132,8 @@ def test_what_begins_like_a_call_and_is_none_is_text_before_its_end() -> None:
 @pytest.mark.parametrize("arguments", ['"text"', "5", "}", "[{}]"])
 def test_arguments_that_are_no_object_are_no_call_and_leave_the_next_one_alone(arguments: str) -> None:
     call = '<tool_call>{"name": "b", "arguments":  {"x": "}"}}</tool_call>'
-    told = read_calls(f'<tool_call>{{"name": "a", "arguments": {arguments}}}</tool_call>\n' * 10 + call)
+    told = read_calls(
+        CallReader(), f'<tool_call>{{"name": "a", "arguments": {arguments}}}</tool_call>\n' * 10 + call
+    )
     assert [one["function"] for one in told["tool_calls"]] == [{"name": "b", "arguments": '{"x": "}"}'}]
     assert arguments in told["content"]

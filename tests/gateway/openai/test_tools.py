@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import openai
 import pytest
@@ -72,6 +73,15 @@ def test_calls_whole_and_streamed(serve: Serve, stream: bool, choice: object) ->
     sent = request.inputs["tool_choice"][0].decode()
     assert (json.loads(sent) if isinstance(choice, dict) else sent) == choice
     assert request.inputs["parallel_tool_calls"].tolist() == [True]
+
+
+def test_a_call_that_a_text_of_stop_cuts_is_no_reason_to_call(serve: Serve) -> None:
+    served = serve(fake_triton(llm=scripted(CALL[: CALL.index(" c")])))
+    asked: dict[str, Any] = {"model": "llm", "messages": CHAT, "tools": [TOOL], "stop": " c"}
+    (whole,) = served.openai().chat.completions.create(**asked).choices
+    assert (whole.finish_reason, whole.message.tool_calls[0].function.arguments) == ("stop", '{"a": "b')
+    *_, last = served.openai().chat.completions.create(**asked, stream=True)
+    assert last.choices[0].finish_reason == "stop"
 
 
 def test_of_allowed_tools_only_these_are_sent(serve: Serve) -> None:

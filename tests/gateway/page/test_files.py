@@ -31,11 +31,12 @@ GIVE = """([kind, type, ...names]) => {
   }
 }"""
 
-# The microphone's tracks, so that what happens to a device can be told of them: `happen(event)`.
+# The microphone's tracks: `happen(event)` tells them what happens to a device, `states()` how they are.
 WATCHED = """() => {
   const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
   navigator.mediaDevices.getUserMedia = async (wanted) => {
     const stream = await open(wanted);
+    window.states = () => stream.getTracks().map((track) => track.readyState);
     window.happen = (event) => stream.getTracks().forEach((track) => track.dispatchEvent(new Event(event)));
     return stream;
   };
@@ -240,6 +241,17 @@ def test_a_microphone_that_is_muted_and_lost(serve: Serve, open_page: Open) -> N
     expect(notice).to_have_text("The microphone was lost.")
     expect(page.get_by_role("button", name="Converse", pressed=False)).to_be_visible()
     assert not [one for one in served.asked if one.model == "assistant"], "half a question is not asked"
+
+
+def test_a_browser_without_sound_lets_go_of_the_microphone(serve: Serve, open_page: Open) -> None:
+    page = open_page(serve().url)
+    page.evaluate(WATCHED)
+    page.evaluate("() => { window.AudioContext = class { constructor() { throw new Error(); } }; }")
+    page.get_by_role("button", name="Hold to talk").hover()
+    page.mouse.down()
+    expect(page.locator("#notice")).to_have_text("This browser cannot record sound.")
+    assert page.evaluate("states()") == ["ended"]
+    page.mouse.up()
 
 
 def test_a_microphone_that_is_muted_from_the_beginning(serve: Serve, open_page: Open) -> None:

@@ -16,6 +16,7 @@ from tests.llm.engines.async_rig import INFO, Chunk, PlayedRuntime, Rig, engine_
 from trimodal.llm.engine_core import core
 from trimodal.llm.engines import async_engine
 from trimodal.llm.engines.async_runtime import Refused, finish_reason
+from trimodal.llm.engines.protocol import EngineLost
 
 
 @pytest.fixture
@@ -133,6 +134,25 @@ def test_a_failing_request_fails_alone(rig: Rig, caplog: pytest.LogCaptureFixtur
 def test_an_end_of_a_library_that_nobody_asked_for_is_an_error(reason: str) -> None:
     assert finish_reason(reason) == "error"
     assert [finish_reason(known) for known in (None, "stop", "length")] == [None, "stop", "length"]
+
+
+def test_what_an_engine_made_before_it_was_lost_is_told() -> None:
+    runtime = PlayedRuntime()
+    engine = engine_of(runtime)
+    for id in (1, 2):
+        engine.add(request(id))
+    runtime.say(1, Chunk([1]), Chunk([2], "stop"))
+    runtime.say(2, Chunk([3]))
+    eventually(lambda: runtime.ended == [1])
+    runtime.dead = True
+    runtime.say(2, RuntimeError("gone"))
+    eventually(lambda: runtime.ended == [1, 2])
+    runtime.loop.run(_nothing(), 5)  # that it was lost is in the queue, too
+    assert sorted(output.token_ids[0] for output in engine.step()) == [1, 2, 3]
+    for _ in range(2):
+        with pytest.raises(EngineLost, match="ended during a request: gone"):
+            engine.step()
+    engine.close()
 
 
 def test_more_than_the_engine_takes_is_refused(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -44,6 +44,30 @@ _SUITE: dict[str, Any] = {
             {"properties": {"baz": {"type": "null"}}},
         ],
     },
+    "allOf of items, some of them by number": {
+        "type": "array",
+        "allOf": [
+            {"prefixItems": [{"type": "integer"}]},
+            {"items": {"type": "number", "minimum": 2}},
+        ],
+    },
+    "allOf of items by number": {
+        "type": "array",
+        "prefixItems": [{"type": "integer"}],
+        "items": {"minimum": 2},
+        "allOf": [{"prefixItems": [{}, {"type": "integer"}, {"type": "number"}], "items": False}],
+    },
+    "allOf, 0 is not false": {
+        "type": "object",
+        "properties": {"a": {"allOf": [{"enum": [0, 1, True]}, {"enum": [False, True, 1.0]}]}},
+        "required": ["a"],
+    },
+    "properties that are forbidden": {
+        "type": "object",
+        "properties": {"a": False},
+        "propertyNames": {"enum": ["a", "b"]},
+        "additionalProperties": {"type": "null"},
+    },
     "anyOf": {"anyOf": [{"type": "integer"}, {"type": "number", "minimum": 2}]},
     "anyOf, base schema": {"type": "string", "anyOf": [{"maxLength": 2}, {"minLength": 4, "maxLength": 9}]},
     "const": {"const": {"foo": "bar", "baz": [1, None, 2.5]}},

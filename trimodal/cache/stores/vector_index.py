@@ -144,7 +144,9 @@ class VectorIndexes:
         """
         name = (scope, dimension)
         with self._lock:
-            index = self._indexes.pop(name, None) or VectorIndex(dimension)
+            index = self._indexes.pop(name, None)
+            if index is None:  # one that is in use and empty is false
+                index = VectorIndex(dimension)
             self._indexes[name] = index
         try:
             with index.lock:

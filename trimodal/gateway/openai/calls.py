@@ -40,6 +40,11 @@ class CallReader:
         """Whether the arguments of a call are not whole yet."""
         return self._place == "arguments"
 
+    @property
+    def called(self) -> bool:
+        """Whether there are calls, all of them whole: a text of `stop` may have cut the last one."""
+        return self.calls > 0 and not self.within
+
     def read(self, text: str, *, last: bool = False) -> list[Part]:
         """Deltas of a message: its content, and calls of functions."""
         if not self._calling:
@@ -124,10 +129,10 @@ def check_arguments(arguments: str, field: str) -> None:
         raise invalid(f"{field} must be the text of a JSON object")
 
 
-def read_calls(text: str, *, calling: bool = True) -> Part:
+def read_calls(reader: CallReader, text: str) -> Part:
     """The message of a whole answer: content (None where there are only calls) and tool_calls, if any."""
     content, calls = "", []
-    for part in CallReader(calling=calling).read(text, last=True):
+    for part in reader.read(text, last=True):
         content += part.get("content", "")
         for call in part.get("tool_calls", ()):
             if "id" in call:

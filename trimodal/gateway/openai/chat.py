@@ -50,7 +50,8 @@ class Chat:
         self._talk.remember(streams[0])
         choices: list[dict[str, Any]] = []
         for index, answer in enumerate(answers):
-            message = read_calls(answer.text, calling=self._request.calls_tools)
+            reader = CallReader(calling=self._request.calls_tools)
+            message = read_calls(reader, answer.text)
             if answer.reasoning:
                 message["reasoning_content"] = answer.reasoning
             choices.append(
@@ -58,7 +59,7 @@ class Chat:
                     "index": index,
                     "message": {"role": "assistant", **message, "refusal": None},
                     "logprobs": chat_logprobs(answer.logprobs) if self._request.logprobs else None,
-                    "finish_reason": _reason(answer.finish_reason, called="tool_calls" in message),
+                    "finish_reason": _reason(answer.finish_reason, called=reader.called),
                 }
             )
         shared = envelope("chatcmpl", "chat.completion", self._request.model)
@@ -93,7 +94,7 @@ class Chat:
                     tokens.clear()
                 if last:
                     empty = {"delta": {}, "logprobs": chat_logprobs(tokens) if tokens else None}
-                    chunks += event(_last(shared, index, empty, streams[index], called=reader.calls > 0))
+                    chunks += event(_last(shared, index, empty, streams[index], called=reader.called))
                 if chunks:
                     yield chunks
         self._talk.remember(streams[0])

@@ -64,6 +64,7 @@ class AsyncEngine:
         self._waiting = select.poll()
         self._waiting.register(self._bell, select.POLLIN)
         self._watches = False
+        self._lost: EngineLost | None = None
         self._stats = EngineStats(speculating=info.lookahead > 0)
         self._asked = time.monotonic()  # whether the runtime is alive
         self._closed = False
@@ -89,15 +90,22 @@ class AsyncEngine:
         return bool(self._sequences)
 
     def step(self) -> list[Output]:
+        if self._lost:
+            raise self._lost
         # To look every 2 ms would wake this process 500 times a second, where cores compute the next tokens.
         self._waiting.poll(1e3 * (_ALIVE_SECONDS if self._watches else _STEP_SECONDS))
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._bell)
-        items = []
+        outputs: list[Output] = []
         with contextlib.suppress(queue.Empty):
-            while True:
-                items.append(self._outputs.get_nowait())
-        outputs = [output for item in items if (output := self._take(item))]
+            while not self._lost:
+                item = self._outputs.get_nowait()
+                if isinstance(item, EngineLost):
+                    self._lost = item
+                elif output := self._take(*item):
+                    outputs.append(output)
+        if self._lost and not outputs:  # else what it made before is told first
+            raise self._lost
         if not outputs and time.monotonic() - self._asked > _ALIVE_SECONDS:
             self._asked = time.monotonic()
             self.check()
@@ -179,10 +187,7 @@ class AsyncEngine:
             problem = last_line(error)
         self._put((sequence, Output(call.id, [], "error" if problem else "stop", error=problem)))
 
-    def _take(self, item: tuple[_Sequence, Output] | EngineLost) -> Output | None:
-        if isinstance(item, EngineLost):
-            raise item
-        sequence, output = item
+    def _take(self, sequence: _Sequence, output: Output) -> Output | None:
         if sequence.dropped:
             return None
         if output.finish_reason:

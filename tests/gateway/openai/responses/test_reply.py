@@ -103,6 +103,23 @@ def test_refusals_and_failures_of_the_server(serve: Serve) -> None:
     assert events[-1].response.output_text == "half"
 
 
+def test_a_failure_behind_the_answer_is_one_of_the_response(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is heard and seen in files is asked for when the answer has ended."""
+
+    async def refuse(*_: object) -> bool:
+        raise Unavailable("vision is gone")
+
+    monkeypatch.setattr(store.ResponseStore, "put", refuse)
+    events: list[Any] = []
+    stream = serve().openai().responses.create(model="llm", input="hi", stream=True)
+    with pytest.raises(openai.APIError, match="vision is gone"):
+        events.extend(event for event in stream)
+    assert [one.type for one in events[-2:]] == ["response.output_item.done", "response.failed"]
+    assert events[-1].response.output_text == ANSWER
+
+
 TOOL: dict[str, object] = {
     "type": "function",
     "name": "f",

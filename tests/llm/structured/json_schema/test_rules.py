@@ -56,6 +56,8 @@ BAD = [
     ({**OBJECT, "minProperties": 2, "maxProperties": 1}, "maxProperties is 1: minProperties is 2"),
     ({**OBJECT, "properties": {f"p{i}": {} for i in range(1000)}}, "more than 1000 schemas"),
     ({"enum": 3}, "enum is 3"),
+    ({"allOf": [{"const": 0}, {"const": False}]}, "the schema is false: nothing is valid"),
+    ({"allOf": [{"enum": [1]}, {"enum": [True]}]}, "the schema is false: nothing is valid"),
     ({"enum": ["a"], "type": "integer"}, "enum has no value of the type 'integer'"),
     ({"anyOf": [{}] * 33}, "anyOf has 33 schemas: at most 32"),
     ({"$ref": "https://example.com/a"}, "only references within the schema"),

@@ -224,6 +224,10 @@ class Reply:
                         chunk += event(kind, fields)
                     if chunk:
                         yield chunk
+            status = _status(stream)
+            if chunk := b"".join(event(kind, fields) for kind, fields in self._output.end(status)):
+                yield chunk
+            ended = await self._ended(talk, stream, status, usage)
         except Exception as error:
             if count >= 0:
                 failure = as_api_error(error, self._caller.request_id, self._request.own_name)
@@ -231,10 +235,7 @@ class Reply:
                 body = {**self._body("failed"), "output": self._output.items, "error": told}
                 yield event("failed", {"response": body})
             raise
-        status = _status(stream)
-        chunk = b"".join(event(kind, fields) for kind, fields in self._output.end(status))
-        ended = await self._ended(talk, stream, status, usage)
-        yield chunk + event(status, {"response": ended})
+        yield event(status, {"response": ended})
 
     async def _begin(self, usage: KeyUsage) -> tuple[Talk, Stream]:
         """The talk with what is kept of it, and the stream of its answer, which is sent when it is read."""

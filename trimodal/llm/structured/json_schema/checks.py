@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from trimodal.llm.structured.json_schema.keywords import shortened
+from trimodal.llm.structured.json_schema.keywords import frozen, shortened
 
 _MOST_WORK = 50_000
 """Keywords that one check looks at, and values in them: a schema can ask for minutes of it, and meanwhile no
@@ -143,17 +143,8 @@ def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator
     """In one pass, unlike the library's, which compares each with each."""
     from jsonschema.exceptions import ValidationError
 
-    if wanted and isinstance(instance, list) and len(set(map(_frozen, instance))) < len(instance):
+    if wanted and isinstance(instance, list) and len(set(map(frozen, instance))) < len(instance):
         yield ValidationError("two items are equal")
-
-
-def _frozen(value: Any) -> Any:
-    """A value as JSON Schema compares it: 1 is 1.0 and not true."""
-    if isinstance(value, list):
-        return "list", *map(_frozen, value)
-    if isinstance(value, dict):
-        return "object", frozenset((name, _frozen(one)) for name, one in value.items())
-    return (type(value), value) if isinstance(value, bool) else value
 
 
 def _without_patterns(schema: Any) -> Any:

@@ -84,6 +84,15 @@ def constant_tags(schema: Mapping[str, Any]) -> dict[str, str]:
     return tags
 
 
+def frozen(value: Any) -> Any:
+    """A value as JSON Schema compares it: 1 is 1.0 and not true."""
+    if isinstance(value, list):
+        return "list", *map(frozen, value)
+    if isinstance(value, dict):
+        return "object", frozenset((name, frozen(one)) for name, one in value.items())
+    return (type(value), value) if isinstance(value, bool) else value
+
+
 def is_of_type(value: Any, name: str) -> bool:
     """Whether a value is of one of JSON Schema's types."""
     if isinstance(value, bool):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import Any
 
-from trimodal.llm.structured.json_schema.keywords import ANNOTATIONS, TYPES
+from trimodal.llm.structured.json_schema.keywords import ANNOTATIONS, TYPES, frozen
 
 Schema = Mapping[str, Any]
+_REST = object()  # an item that prefixItems do not reach
 _LARGER = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"}
 _SMALLER = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"}
 
@@ -19,8 +21,12 @@ def merged(one: Schema, other: Schema) -> tuple[dict[str, Any], set[str]]:
     properties = _properties(one, other)
     if properties:
         result["properties"] = properties
-    for key in set(one) & set(other) - ANNOTATIONS - {"properties"}:
-        if one[key] == other[key]:
+    done = ANNOTATIONS | {"properties"}
+    if "prefixItems" in result:
+        result |= _items(one, other)
+        done |= {"prefixItems", "items"}
+    for key in set(one) & set(other) - done:
+        if _alike(one[key], other[key]):
             continue
         try:
             result[key] = _both(key, one[key], other[key])
@@ -31,6 +37,10 @@ def merged(one: Schema, other: Schema) -> tuple[dict[str, Any], set[str]]:
             else:
                 missing.add(key)
     return result, missing
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return bool(frozen(one) == frozen(other))
 
 
 def _both(key: str, one: Any, other: Any) -> Any:
@@ -54,7 +64,8 @@ def _types(one: Any, other: Any) -> list[str]:
 
 
 def _listed(one: Any, other: Any) -> list[Any]:
-    both = [value for value in one if value in other]
+    others = set(map(frozen, other))
+    both = [value for value in one if frozen(value) in others]
     if not both:
         raise KeyError("enum")
     return both
@@ -64,7 +75,7 @@ def _schemas(one: Any, other: Any) -> Any:
     """What two schemas allow."""
     if one is False or other is False:
         return False
-    if one is True or one == {}:
+    if one is True or one == {} or _alike(one, other):
         return other
     return one if other is True or other == {} else {"allOf": [one, other]}
 
@@ -77,14 +88,27 @@ def _properties(one: Schema, other: Schema) -> dict[str, Any]:
     first, second = listed
     result = {**first, **second}
     for name in first.keys() & second.keys():
-        if first[name] != second[name]:
-            result[name] = _schemas(first[name], second[name])
+        result[name] = _schemas(first[name], second[name])
     for own, others, rest in ((first, second, other), (second, first, one)):
         unnamed = rest.get("additionalProperties", True)
         if unnamed not in (True, {}):  # of many schemas each would be looked at with all before it
             for name in own.keys() - others.keys():
-                result[name] = own[name] if own[name] == unnamed else _schemas(own[name], unnamed)
+                result[name] = _schemas(own[name], unnamed)
     return result
+
+
+def _items(one: Schema, other: Schema) -> dict[str, Any]:
+    """Every item by what both schemas say of it, be it in `items`."""
+    listed: list[list[Any]] = [schema.get("prefixItems", []) for schema in (one, other)]
+    rest = [schema.get("items", True) for schema in (one, other)]
+    if not all(isinstance(first, list) for first in listed) or any(isinstance(of, list) for of in rest):
+        raise TypeError("prefixItems")
+    pairs = zip_longest(*listed, fillvalue=_REST)
+    first = [
+        _schemas(*(of if given is _REST else given for given, of in zip(pair, rest, strict=True)))
+        for pair in pairs
+    ]
+    return {"prefixItems": first, "items": _schemas(*rest)}
 
 
 _MERGED: dict[str, Callable[[Any, Any], Any]] = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from trimodal.llm.structured.json_schema.keywords import ANNOTATIONS, Unheld, constant_tags
+from trimodal.llm.structured.json_schema.keywords import ANNOTATIONS, Unheld, constant_tags, frozen
 from trimodal.llm.structured.json_schema.merging import merged
 from trimodal.triton.fields import shown
 
@@ -58,7 +58,7 @@ class References:
             Unheld: one of them, which `key` brings, is no schema.
         """
         telling = [one for one in schemas if not (isinstance(one, dict) and set(one) <= ANNOTATIONS)]
-        telling = [one for at, one in enumerate(telling) if one is not True and one not in telling[:at]]
+        telling = list({frozen(one): one for one in telling if one is not True}.values())
         if len(telling) == 1:
             return telling[0], set()
         result: dict[str, Any] = {}

@@ -254,6 +254,8 @@ class SchemaRules:
             if properties[name] is False:
                 raise Unheld("required", f"has {shown(name)}, which nothing is valid for")
         if not any(one is not False for one in properties.values()):
+            if properties and (others is not False or schema.get("patternProperties")):
+                raise Unheld("properties", "is not supported where it only forbids", later=True)
             return self._map(schema, others, least, most, path, depth)
         if schema.get("patternProperties"):
             raise Unheld("patternProperties", "is not supported beside properties")

@@ -21,13 +21,14 @@ export async function openMicrophone(take, changed) {
   const muted = () => changed("The microphone is muted.", false);
   track.addEventListener("mute", muted);
   track.addEventListener("unmute", () => changed("", false));
-  // At the device's own rate: not every browser converts the rate of a microphone.
-  const context = new AudioContext();
+  let context;
   const close = () => {
     for (const track of stream.getTracks()) track.stop();
-    if (context.state !== "closed") context.close();
+    if (context && context.state !== "closed") context.close();
   };
   try {
+    // At the device's own rate: not every browser converts the rate of a microphone.
+    context = new AudioContext();
     await context.audioWorklet.addModule(WORKLET);
     const resampler = new Resampler(context.sampleRate);
     const capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
