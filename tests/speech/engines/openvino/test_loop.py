@@ -100,6 +100,17 @@ def test_a_text_longer_than_a_cache_is_decoded_on(decoder):
     same(decoder.recognise([known])[0], decoder.recognise([window])[0])
 
 
+def test_a_text_ends_where_the_decoder_has_no_more_places(decoder, monkeypatch):
+    window = Window(sound(5, 7), LANGUAGES[0])
+    tokens = [token for word in decoder.recognise([window])[0].words for token in word.tokens]
+    monkeypatch.setattr(decoder.graphs.rules, "positions", 16)
+    for known in ({}, {"prefix": " what is a lambda" * 5}, {"draft": " what is a lambda" * 5}):
+        (heard,) = decoder.recognise([replace(window, **known)])
+        written = [token for word in heard.words for token in word.tokens]
+        assert len(written) == 8, "half of the places"
+        assert written == tokens[:8] or "prefix" in known
+
+
 def test_drawn_texts_are_the_same_again(decoder):
     ours = [decoder.recognise(WINDOWS, 1.0) for _ in range(2)]
     for one, other in zip(*ours, strict=True):

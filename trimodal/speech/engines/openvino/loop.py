@@ -120,9 +120,11 @@ class OpenVINODecoding:
         Its prefix is taken, of its draft what would be written anyway. Above temperature 0 tokens are drawn,
         with the row's own numbers, and no draft is looked at.
         """
+        longest = self._rules.longest(int(self._lengths[0]))  # the openings of all have one length
         for row, attention in zip(rows, np.concatenate(self._opening, 2), strict=True):
+            row.most_tokens = min(row.most_tokens, longest)
             row.attention.append(attention)
-        known = [row.prefix + ([] if temperature else row.draft) for row in rows]
+        known = [(row.prefix + ([] if temperature else row.draft))[: row.most_tokens] for row in rows]
         if any(known):
             self._take_known(rows, known, temperature)
         else:
