@@ -40,7 +40,7 @@ _WORDS, _WORDS_PER_S = 2, 6
 _REPEATED = 4  # words in the order of those before: too many for chance
 # Of speech in which no new word is heard; then Whisper is not given the words before. After a whole sentence
 # it may end its text whatever follows: nothing was heard behind "representative." for the 3 s of a beginning.
-_ENDED = SAMPLE_RATE * 6 // 10
+_ENDED = SAMPLE_RATE
 _DOUBT = 0.5  # a final word's probability, by what follows it, below which all is heard again ("you're call")
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
