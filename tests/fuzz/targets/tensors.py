@@ -204,7 +204,7 @@ def _recognise(choices: Choices) -> None:
         [encoded(choices, "word") for _ in range(choices.pick((rows, rows, 0, rows + 1)))]
         if choices.chance(2)
         else None
-        for _ in range(5)
+        for _ in range(6)
     ]
     lengths = [choices.pick((0, 1, 400, 480_000, -1)) for _ in range(rows)] if choices.chance(2) else None
     RecogniseRequest(windows, *columns, lengths).checked(("en", "fr"))
