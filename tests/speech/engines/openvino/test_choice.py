@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -74,11 +75,27 @@ def test_what_does_not_go_together_is_told_by_name(artefact, monkeypatch, change
         (struct.pack("<IH16sIII", 6, 16, b"TransformerSpec\0", 3, 0, 0), "no Whisper"),
     ],
 )
-def test_weights_that_cannot_be_read_are_told(artefact, tmp_path, monkeypatch, content, told):
-    shutil.copytree(artefact, tmp_path / "damaged")
-    (tmp_path / "damaged" / "model.bin").write_bytes(content)
+def test_weights_that_it_cannot_read_are_ctranslate2s_unless_it_is_asked_for(
+    artefact, tmp_path, monkeypatch, caplog, content, told
+):
+    shutil.copytree(artefact, tmp_path / "other")
+    (tmp_path / "other" / "model.bin").write_bytes(content)
     with pytest.raises(ArtefactError, match=told):
-        chosen(tmp_path / "damaged", monkeypatch, tiles=True)
+        chosen(tmp_path / "other", monkeypatch, tiles=True, encoder="openvino")
+    assert not caplog.messages
+    assert chosen(tmp_path / "other", monkeypatch, tiles=True) == [False, False]
+    assert told in caplog.text
+
+
+def test_an_installation_without_openvino_has_ctranslate2_alone(artefact, monkeypatch, caplog):
+    names = [name for name in sys.modules if name.split(".")[0] == "openvino"]
+    for name in (*names, "trimodal.speech.engines.openvino.loop"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    assert chosen(artefact, monkeypatch, tiles=True) == [False, False]
+    assert "OpenVINO cannot" in caplog.text
+    with pytest.raises(ArtefactError, match="openvino"):
+        chosen(artefact, monkeypatch, tiles=False, decoder="openvino")
 
 
 def test_without_alignment_heads_all_of_the_later_layers_are_taken(artefact, engines, tmp_path):

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trimodal.errors import SettingsError
 from trimodal.manifest import Manifest
+from trimodal.runtimes.onnx_session import first_line
 from trimodal.speech.engines.graphs.model import GraphWhisper
 from trimodal.speech.engines.graphs.rows import Floats, Rules
 from trimodal.speech.engines.openvino.encoder import Encoder, has_tiles
-from trimodal.speech.engines.openvino.loop import OpenVINOGraphs
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, unopened
 from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.tokens import WhisperTokens
 from trimodal.speech.whisper.weights import ModelFile
 
+if TYPE_CHECKING:
+    from trimodal.speech.engines.openvino.loop import OpenVINOGraphs
+
 WEIGHTS = "model.bin"
+logger = logging.getLogger(__name__)
 Parts = tuple["Encoder | None", "GraphWhisper[OpenVINOGraphs] | None"]
 
 
@@ -33,6 +39,7 @@ def open_parts(
     """Encoder, and what recognises windows by its own decoder; None for CTranslate2's.
 
     `encode`: CTranslate2's own encoder, before that decoder.
+    What "auto" cannot read is CTranslate2's, with a warning.
     Raises SettingsError: on a GPU, or more than one beam; ArtefactError: its files cannot be read.
     """
     for name in ("encoder", "decoder"):
@@ -49,6 +56,9 @@ def open_parts(
         return None, None
     threads, precision = settings.threads, manifest.precision
     try:
+        # Not above: an installation for GPUs has no OpenVINO.
+        from trimodal.speech.engines.openvino.loop import OpenVINOGraphs
+
         weights = ModelFile(directory / WEIGHTS)
         encoder = Encoder(weights, threads=threads, precision=precision) if encodes else None
         if not decodes:
@@ -63,6 +73,9 @@ def open_parts(
         heads = config.get("alignment_heads") or ()
         encode = encoder.encode if encoder else encode
         graphs = OpenVINOGraphs(encode, weights, rules, heads, threads=threads, precision=precision)
-    except (OSError, ValueError, KeyError) as error:
-        raise unopened(directory, manifest, error) from None
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        if "openvino" in (settings.encoder, settings.decoder):
+            raise unopened(directory, manifest, error) from None
+        logger.warning("%s: CTranslate2 runs it all, OpenVINO cannot (%s)", directory.name, first_line(error))
+        return None, None
     return encoder, GraphWhisper(graphs, tokens, shapes, max_batch=settings.max_batch_windows)
