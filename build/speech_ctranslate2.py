@@ -36,9 +36,10 @@ from steps.speech.weights import write_int8
 from trimodal.build_support import operator_errors, progress
 from trimodal.errors import ArtefactError
 from trimodal.manifest import Manifest, atomic_directory, write_manifest
-from trimodal.speech.engines.ctranslate2 import WEIGHTS, CTranslate2Whisper, open_engine
+from trimodal.speech.engines.ctranslate2 import CTranslate2Whisper, open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import MAX_WINDOW_S
+from trimodal.speech.whisper.weights import WEIGHTS
 
 
 class Precision(str, Enum):

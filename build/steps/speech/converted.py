@@ -24,8 +24,8 @@ from trimodal.errors import ArtefactError
 from trimodal.speech.engines.ctranslate2 import CTranslate2Whisper
 from trimodal.speech.values import Window
 from trimodal.speech.whisper.features import Padding
+from trimodal.speech.whisper.weights import WEIGHTS
 
-WEIGHTS = "model.bin"
 POSITIONS = 448  # tokens that every Whisper's decoder has room for
 # What CTranslate2 reads; `vocabulary` is .txt of older converters, .json since 3.17.
 VOCABULARIES = ("vocabulary.txt", "vocabulary.json")

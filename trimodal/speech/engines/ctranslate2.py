@@ -34,6 +34,7 @@ from trimodal.speech.values import Recognition, Window, batches, likely
 from trimodal.speech.whisper.artefact import SpeechShapes, open_artefact, read_tokens, unopened
 from trimodal.speech.whisper.features import HOP, log_mel_batch, smallest_context
 from trimodal.speech.whisper.tokens import WhisperTokens
+from trimodal.speech.whisper.weights import WEIGHTS
 from trimodal.speech.whisper.word_timestamps import compression_ratio, most_tokens, timed_words, token_starts
 
 # Drawn above temperature 0, of which the likeliest is taken: faster-whisper's best_of. CTranslate2 has one
@@ -46,7 +47,6 @@ COMPUTE_TYPES = {
     "float16": ("float32", "float16"),
     "float32": ("float32", "float32"),
 }
-WEIGHTS = "model.bin"
 # What CTranslate2 says where it is the GPU, its driver or its libraries.
 _OF_THE_GPU = re.compile(
     r"CUDA (failed|support)|cu(BLAS|DNN) failed|libcu\w+\.so|compute type, but the target device"

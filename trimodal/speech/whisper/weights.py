@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+WEIGHTS = "model.bin"
 VERSIONS = (4, 5, 6)  # of the file's layout, which are alike; CTranslate2 4 writes 6
 TYPES = tuple(map(np.dtype, ("f4", "i1", "i2", "i4", "f2")))  # by their number in the file
 SCALE = "_scale"  # what follows the name of a matrix in INT8: of the variable with its rows' scales

@@ -18,12 +18,11 @@ from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.whisper.artefact import SpeechShapes, unopened
 from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.tokens import WhisperTokens
-from trimodal.speech.whisper.weights import ModelFile
+from trimodal.speech.whisper.weights import WEIGHTS, ModelFile
 
 if TYPE_CHECKING:
     from trimodal.speech.engines.openvino.loop import OpenVINOGraphs
 
-WEIGHTS = "model.bin"
 logger = logging.getLogger(__name__)
 Parts = tuple["Encoder | None", "GraphWhisper[OpenVINOGraphs] | None"]
 
