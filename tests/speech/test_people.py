@@ -110,22 +110,41 @@ def test_captions_of_a_person_end_with_the_recording(service: RecogniseService, 
     assert render(words, "vtt", seconds=seconds).startswith("WEBVTT\n")
 
 
-@pytest.mark.skipif(not BASE.is_dir(), reason="Whisper base is not built")
-def test_live_words_after_a_pause_are_heard_with_those_before_it() -> None:
-    # Without them whisper-base's first guess was "Howdy, Mary", which was final before it knew better.
+def live(before: str, after: str, decoder: str = "auto") -> list[tuple[Word, float]]:
+    """Words of two recordings with a pause between, as `base` hears them live; when each was final."""
     samples = data_directory() / "samples" / "speech"
-    before, after = (
-        next(read_blocks(samples / name, 30.0)) for name in ("austen-3-selfish.wav", "austen-4-amiable.wav")
-    )
+    first, second = (next(read_blocks(samples / name, 30.0)) for name in (before, after))
     quiet = np.zeros(2 * SAMPLE_RATE, np.float32)
-    speech = np.concatenate([before, quiet[: round(0.9 * SAMPLE_RATE)], after, quiet])
-    service, settings = opened(artefact=str(BASE.resolve())), SpeechSettings()
+    speech = np.concatenate([first, quiet[: round(0.9 * SAMPLE_RATE)], second, quiet])
+    service, settings = opened(artefact=str(BASE.resolve()), decoder=decoder), SpeechSettings()
     session = LiveSession(settings, policy="edge", language="en", detector=detectors("silero")(settings))
+    words: list[tuple[Word, float]] = []
     for at in range(0, len(speech), SAMPLE_RATE // 10):
         session.feed(speech[at : at + SAMPLE_RATE // 10])
         while planned := session.next_window():
             session.accept(planned, service.recognise_one(planned.window))
+        update = session.take()
+        words += [(word, update.received_s) for word in update.committed]
     service.close()
-    text = normalise("".join(word.text for word in session.take().committed))
+    return words
+
+
+@pytest.mark.skipif(not BASE.is_dir(), reason="Whisper base is not built")
+def test_live_words_after_a_pause_are_heard_with_those_before_it() -> None:
+    # Without them whisper-base's first guess was "Howdy, Mary", which was final before it knew better.
+    words = live("austen-3-selfish.wav", "austen-4-amiable.wav")
+    text = normalise("".join(word.text for word, _ in words))
     assert "had he married a more amiable woman" in text
     assert "rather selfish is to be" in text
+
+
+@pytest.mark.skipif(not BASE.is_dir(), reason="Whisper base is not built")
+@pytest.mark.parametrize("decoder", ["ctranslate2", "openvino"])
+def test_live_words_after_a_whole_sentence_are_not_waited_for(decoder: str) -> None:
+    # Given the sentence, whisper-base ended its text there for 1.4 s of the next one.
+    words = live("telephone-2-busy.flac", "austen-1-leisure.wav", decoder)
+    said = [normalise(word.text) for word, _ in words]
+    lags = [final - word.end for word, final in words]
+    first = said.index("representative") + 1
+    assert said[first : first + 4] == ["and", "mr", "john", "dashwood"]
+    assert max(lags[first : first + 4]) < 1

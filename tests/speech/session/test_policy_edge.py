@@ -102,19 +102,6 @@ def test_a_window_is_told_what_was_heard_behind_what_is_final() -> None:
     assert (planned.prefix, planned.draft) == ("whatisan", "old")
 
 
-def test_a_text_that_ends_with_what_was_given_is_not_given_it_again_while_speech_goes_on() -> None:
-    it = believed()
-    hear(it, 3, words("what is an old", each=0.65))
-    given = "whatisan"
-    for end, prefix in ((4, given), (5, "")):
-        planned = due(it, speaking(end))
-        assert planned.prefix == prefix
-        it.accept(planned, words("what is an", each=0.65))
-    planned = hear(it, 6, words("what is an ill disposed man", each=0.65))
-    assert (planned.prefix, planned.draft) == ("", given)
-    assert due(it, speaking(7)).prefix == "whatisanilldisposedman"
-
-
 def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
     it = policy(max_speech_duration_s=6, step_s=0.5)
     spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]

@@ -16,11 +16,17 @@ CONTEXTS_S = [2.0, 5.0]
 
 
 def write_checkpoint(
-    directory: Path, languages: Sequence[str] = (), seed: int = 1, end_gain: float = 0.0, ffn: int = 64
+    directory: Path,
+    languages: Sequence[str] = (),
+    seed: int = 1,
+    end_gain: float = 0.0,
+    ffn: int = 64,
+    *,
+    may_be_empty: bool = False,
 ) -> None:
     """A Hugging Face directory: two layers, width 32, `tests.speech.whisper.vocabulary`'s words.
 
-    With an `end_gain` of 3 many texts are empty.
+    As OpenAI's, it writes a token at least, unless it `may_be_empty`: many texts are with an `end_gain` of 3.
     """
     import torch
     from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
@@ -28,6 +34,7 @@ def write_checkpoint(
     ids = write_tokenizer(directory, languages=languages)
     (directory / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     end = 256 + len(WORDS) + bool(languages)
+    not_first = [] if may_be_empty else [end]
     special = {"bos_token_id": end, "eos_token_id": end, "pad_token_id": end}
     halves = {
         f"{half}_{name}": value
@@ -36,7 +43,7 @@ def write_checkpoint(
     }
     config = WhisperConfig(
         vocab_size=ids, d_model=32, num_mel_bins=80, init_std=0.2, decoder_start_token_id=end + 1,
-        suppress_tokens=[], begin_suppress_tokens=[], **halves, **special,
+        suppress_tokens=[], begin_suppress_tokens=not_first, **halves, **special,
     )  # fmt: skip
     torch.manual_seed(seed)
     model = WhisperForConditionalGeneration(config)
@@ -50,7 +57,7 @@ def write_checkpoint(
         embedded[256 : 256 + len(WORDS)] *= 3
         embedded[end] = end_gain * torch.randn(32)  # it pads, too: made as zeros
     model.generation_config = GenerationConfig(
-        alignment_heads=[[1, 0], [1, 1]], suppress_tokens=[], begin_suppress_tokens=[],
+        alignment_heads=[[1, 0], [1, 1]], suppress_tokens=[], begin_suppress_tokens=not_first,
         decoder_start_token_id=end + 1, **special,
     )  # fmt: skip
     if languages:

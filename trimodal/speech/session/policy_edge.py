@@ -38,9 +38,6 @@ _REST = SAMPLE_RATE * 45 // 100  # how long speech may go on behind its last wor
 # What may be new in the time since then: a Whisper that is given a whole sentence may repeat it.
 _WORDS, _WORDS_PER_S = 2, 6
 _REPEATED = 4  # words in the order of those before: too many for chance
-# Of speech in which no new word is heard; then Whisper is not given the words before. After a whole sentence
-# it may end its text whatever follows: nothing was heard behind "representative." for the 3 s of a beginning.
-_ENDED = SAMPLE_RATE
 _DOUBT = 0.5  # a final word's probability, by what follows it, below which all is heard again ("you're call")
 _SENTENCE_ENDS = (".", "?", "!", "。", "？", "！")
 
@@ -74,7 +71,6 @@ class EdgePolicy(SegmentPolicy):
         self._over = 0  # where the last segment was settled
         self._cut = False  # this one was longer than a window
         self._doubted = False  # one of its final words, by what was heard behind it
-        self._ended = False  # the text ended with what was given, though speech went on
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._plan(timeline)
@@ -118,7 +114,6 @@ class EdgePolicy(SegmentPolicy):
             if len(new) > most or self._repeats(stretch, new, stretch.end - own):
                 return
             self._heard = stretch.end
-            self._ended = not new and stretch.end - own >= _ENDED
             if forced is not None:
                 final = words[: len(words) - len(new)]
                 self._doubted = any(word.probability < _DOUBT for word in final if word.middle > self._over)
@@ -129,7 +124,7 @@ class EdgePolicy(SegmentPolicy):
 
     def settle(self, words: Sequence[SpokenWord]) -> None:
         super().settle(words)
-        self._over, self._cut, self._doubted, self._ended = self.floor, False, False, False
+        self._over, self._cut, self._doubted = self.floor, False, False
 
     def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
         """Commits those of the step's new words that are believed; the others are tentative."""
@@ -174,12 +169,7 @@ class EdgePolicy(SegmentPolicy):
         return self._kept
 
     def _after_what_was_said(self, stretch: Stretch) -> Stretch:
-        """The step; at a segment's beginning with the words before it for which a window has room.
-
-        Bare, if the last window's text ended with those words.
-        """
-        if self._ended:
-            return stretch
+        """The step; at a segment's beginning with the words before it for which a window has room."""
         start = stretch.start
         if stretch.end - start <= _BEGINNING:
             earliest = max(stretch.end - self.max_window, self._kept)

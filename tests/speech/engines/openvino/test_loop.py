@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.speech.whisper.checkpoints import LANGUAGES, sound
+from tests.speech.engines.openvino.conftest import settings
+from tests.speech.whisper.checkpoints import LANGUAGES, convert, sound, write_checkpoint
 from trimodal.speech.engines.openvino.loop import OpenVINOGraphs
+from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.values import Window
 
 pytestmark = [pytest.mark.build, pytest.mark.filterwarnings("ignore")]
@@ -49,6 +51,17 @@ def test_the_words_are_those_of_ctranslate2(engines, decoder, windows):
         assert our.no_speech_probability == pytest.approx(their.no_speech_probability, abs=1e-4)
         assert our.text.startswith(window.prefix)
         assert -87 < our.average_log_probability < 0
+
+
+def test_a_text_does_not_end_with_its_prefix(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint", LANGUAGES, end_gain=3)
+    artefact = convert(tmp_path / "checkpoint", tmp_path / "fp32", LANGUAGES)
+    theirs = open_engine(artefact, settings(encoder="ctranslate2", decoder="ctranslate2"))
+    ours = open_engine(artefact, settings(encoder="openvino", decoder="openvino"))
+    prefixed = [replace(window, prefix=prefix) for window in WINDOWS for prefix in PREFIXES]
+    texts = [heard.text for heard in ours.recognise(prefixed)]
+    assert texts == [heard.text for heard in theirs.recognise(prefixed)]
+    ours.close(), theirs.close()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

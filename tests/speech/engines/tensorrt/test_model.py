@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.builders.scripts import Later
-from tests.speech.whisper.checkpoints import LANGUAGES, convert, sound
+from tests.speech.whisper.checkpoints import LANGUAGES, convert, sound, write_checkpoint
 from trimodal.speech.engines.protocol import open_engine
 from trimodal.speech.settings import RecogniseSettings
 from trimodal.speech.values import Window
@@ -76,6 +76,15 @@ def test_tokens_language_and_figures_are_those_of_ctranslate2(both, windows):
     for window, (our, _) in zip(windows, heard, strict=True):
         assert our.text.startswith(window.prefix)
         assert -87 < our.average_log_probability < 0
+
+
+def test_a_text_does_not_end_with_its_prefix(tmp_path):
+    write_checkpoint(tmp_path / "checkpoint", LANGUAGES, end_gain=3)
+    ours = on_torch.open_on_torch(tmp_path / "checkpoint")
+    theirs = opened(convert(tmp_path / "checkpoint", tmp_path / "ct2", LANGUAGES), "ctranslate2")
+    texts = [heard.text for heard in ours.recognise(PREFIXED)]
+    assert texts == [heard.text for heard in theirs.recognise(PREFIXED)]
+    ours.close(), theirs.close()
 
 
 def test_word_times_are_near_those_of_ctranslate2(both):

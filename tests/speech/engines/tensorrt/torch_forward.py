@@ -78,7 +78,10 @@ def open_on_torch(
     checkpoint = load(directory)
     shapes = SpeechShapes.model_validate(checkpoint.shapes(contexts_s))
     tokens = WhisperTokens(directory, shapes.languages, multilingual=checkpoint.multilingual)
-    spec = GenerationSpec(multilingual=checkpoint.multilingual, suppressed=suppressed, suppressed_first=())
+    _, not_first = checkpoint.suppressed()
+    spec = GenerationSpec(
+        multilingual=checkpoint.multilingual, suppressed=suppressed, suppressed_first=tuple(not_first)
+    )
     with mock.patch.dict(os.environ), importable():
         forward = TorchForward(checkpoint.network())
     frames = [round(context_s * 100) for context_s in contexts_s]

@@ -26,8 +26,10 @@ class Buffers:
     Attributes:
         past: [2 · layers, rows, heads, places, head], keys and values in turn; finite everywhere.
         at: int64[3]: tokens in the cache, lines of attention kept, tokens chosen.
-        banned, banned_first: float32[vocabulary], -inf where a token may not be chosen, else 0.
         given: int64[rows, places], the tokens that are taken whatever is probable; -1 where any may be.
+        forced: int64[rows], how many of them a text begins with.
+        banned, banned_first: float32[vocabulary], -inf where a token may not be chosen, or not as the first
+            behind those, else 0.
     """
 
     def __init__(self, sizes: Sizes, *, rows: int, frames: int, device: torch.device) -> None:
@@ -53,6 +55,7 @@ class Buffers:
         self.bound = zeros(rows, dtype=torch.int64)
         self.made = zeros(rows, chosen, dtype=torch.int64)
         self.given = zeros(rows, chosen, dtype=torch.int64) - 1
+        self.forced = zeros(rows, dtype=torch.int64)
         self.chances = zeros(rows, chosen)
         self.banned, self.banned_first = zeros(sizes.vocabulary), zeros(sizes.vocabulary)
         # Of these the last size is the audio's: a view of the first elements has it.
@@ -138,11 +141,13 @@ class Bucket:
         self.buffers.at.copy_(torch.tensor([place + count, line + kept, 0]))
         return logits[:, 0]
 
-    def choose(self, banned: Tensor) -> None:
+    def choose(self) -> None:
         """Takes a token for every row; what one that has ended goes on to write counts for nothing."""
         buffers, rows = self.buffers, self.rows
         ended, count = buffers.ended[:rows], buffers.at[2:]
         given = buffers.given[:rows].index_select(1, count)[:, 0]
+        opens = (count == buffers.forced[:rows])[:, None]
+        banned = torch.where(opens, buffers.banned_first, buffers.banned)
         tokens, chances = draw(self._logits[:, 0], banned, buffers.temperature, buffers.noise[:rows], given)
         buffers.made[:rows].index_copy_(1, count, tokens[:, None])
         buffers.chances[:rows].index_copy_(1, count, chances[:, None])
@@ -157,7 +162,7 @@ class Bucket:
         buffers.past[:, : self.rows].index_copy_(3, buffers.at[:1], buffers.new[:, : self.rows])
         self.attention.index_copy_(2, buffers.at[1:2], self._alignment)
         buffers.at[:2].add_(1)
-        self.choose(buffers.banned)
+        self.choose()
 
 
 def draw(
@@ -168,7 +173,7 @@ def draw(
     Args:
         logits, noise: float32[rows, vocabulary]; without noise it is the most probable token, the first of
             equals, as torch documents argmax.
-        banned: float32[vocabulary], -inf or 0.
+        banned: float32[vocabulary] or that of each row, -inf or 0.
         temperature: float32[1]; 1 leaves the logits exactly as they are.
         given: int64[rows], a token that is taken also where it is banned, or -1.
 

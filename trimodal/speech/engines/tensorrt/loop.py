@@ -194,10 +194,11 @@ class DeviceDecoding:
             buffers.noise.zero_()
             buffers.given.fill_(-1)
             for index, row in enumerate(rows):
+                buffers.forced[index].fill_(len(row.prefix))
                 if row.prefix:
                     buffers.given[index, : len(row.prefix)].copy_(torch.tensor(row.prefix))
             self._draw(rows, temperature)
-            bucket.choose(buffers.banned_first)
+            bucket.choose()
             done, most = 1, max(bounds)
             while done < most and not bool(buffers.ended[: bucket.rows].all()):  # the look
                 turns = 1 if temperature else min(LOOK, most - done)
