@@ -71,16 +71,15 @@ class EdgePolicy(SegmentPolicy):
         self._over = 0  # where the last segment was settled
         self._cut = False  # this one was longer than a window
         self._doubted = False  # one of its final words, by what was heard behind it
+        self._misheard = False  # final words, which a window that was given them did not begin with
+        self._words: tuple[SpokenWord, ...] = ()  # of the last window
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._plan(timeline)
         if stretch is None:
             return None
-        final = (
-            word for word in self.transcript.recent if not stretch.prefix and word.middle > stretch.start
-        )
-        heard = "".join(word.text for word in (*final, *self.tentative))
-        return replace(stretch, draft=heard[:MAX_PROMPT])
+        heard = self.tentative if stretch.prefix else (w for w in self._words if w.middle > stretch.start)
+        return replace(stretch, draft="".join(word.text for word in heard)[:MAX_PROMPT])
 
     def _plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._next(timeline)
@@ -107,7 +106,9 @@ class EdgePolicy(SegmentPolicy):
             self._cut = True
             super().accept(stretch, words)
         elif words is not None:
+            self._words = tuple(words)
             forced = after_prefix(stretch.prefix, words)
+            self._misheard |= bool(stretch.prefix) and forced is None
             new = self.new_words(stretch, words) if forced is None else forced
             own = max(self.transcript.end, stretch.start + stretch.context)  # where new words can begin
             most = _WORDS + _WORDS_PER_S * max(0, stretch.end - own) // SAMPLE_RATE
@@ -124,7 +125,7 @@ class EdgePolicy(SegmentPolicy):
 
     def settle(self, words: Sequence[SpokenWord]) -> None:
         super().settle(words)
-        self._over, self._cut, self._doubted = self.floor, False, False
+        self._over, self._cut, self._doubted, self._misheard = self.floor, False, False, False
 
     def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
         """Commits those of the step's new words that are believed; the others are tentative."""
@@ -169,7 +170,10 @@ class EdgePolicy(SegmentPolicy):
         return self._kept
 
     def _after_what_was_said(self, stretch: Stretch) -> Stretch:
-        """The step; at a segment's beginning with the words before it for which a window has room."""
+        """The step; at a segment's beginning with the words before it for which a window has room.
+
+        Words that were misheard are not given: Whisper would be asked twice at every step.
+        """
         start = stretch.start
         if stretch.end - start <= _BEGINNING:
             earliest = max(stretch.end - self.max_window, self._kept)
@@ -177,7 +181,8 @@ class EdgePolicy(SegmentPolicy):
         text = "".join(word.text for word in self.transcript.recent if word.middle > start)
         if len(text) > MAX_PROMPT:
             return stretch
-        return replace(stretch, start=start, context=stretch.start - start, prefix=text)
+        context = stretch.start - start
+        return replace(stretch, start=start, context=context, prefix="" if self._misheard else text)
 
     def _begin_of_words(self, earliest: int) -> int:
         """Where a window begins that holds the committed words from a sample on; without any, far ahead."""
