@@ -102,6 +102,25 @@ def test_a_window_is_told_what_was_heard_behind_what_is_final() -> None:
     assert (planned.prefix, planned.draft) == ("whatisan", "old")
 
 
+def test_misheard_words_are_not_given_again_but_what_is_heard_is_expected() -> None:
+    it = believed("howdy mary")
+    assert due(it, speaking(3)).prefix == "howdymary"
+    # Given them, the recogniser doubts, and hears all anew.
+    for end, heard in (
+        (3, "had he married an"),
+        (4, "had he married an ill disposed"),
+        (5, "had he married an"),
+    ):
+        planned = hear(it, end, words(heard, each=0.6))
+        following = due(it, speaking(end + 1))
+        assert (following.prefix, following.draft) == ("", heard.replace(" ", ""))
+        assert following.start == planned.start
+    it.floor = 5 * S
+    it.settle([])
+    again = [*SPEAKING, SpeechSpan(6 * S, 6 * S + SURE)]
+    assert due(it, Timeline(7 * S, False, again)).prefix, "of another segment"
+
+
 def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
     it = policy(max_speech_duration_s=6, step_s=0.5)
     spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]

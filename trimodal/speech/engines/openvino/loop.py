@@ -21,7 +21,7 @@ from trimodal.speech.whisper.features import Features
 from trimodal.speech.whisper.weights import ModelFile
 
 _PLACES = 64  # of a cache, and by how many it grows
-# Activations that share a scale of INT8. Logits of `base` are 1.9 % from those of activations in FP32, with 128
+# Activations that share a scale of INT8. Logits of `base` are 1.9 % from those of FP32 activations, with 128
 # 3.4 %, which changed names; a step takes 4.7 ms, 4.4 with 128 and 5.7 in FP32. A group that is larger than a
 # row, as 512 of `tiny`, is not taken (2026.4).
 _GROUP = 32
