@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from unittest import mock
 
@@ -80,7 +81,8 @@ def test_the_manifest_says_what_the_plans_were_built_with_and_from(artefact, che
         "padding": "silence", "positions": 448, "max_batch_size": LARGEST,
     }  # fmt: skip
     extra = {key: manifest.extra[key] for key in ("multilingual", "suppressed", "suppressed_first")}
-    assert extra == {"multilingual": False, "suppressed": [], "suppressed_first": []}
+    end = json.loads((checkpoint / "generation_config.json").read_text())["eos_token_id"]
+    assert extra == {"multilingual": False, "suppressed": [], "suppressed_first": [end]}
     assert manifest.command.startswith("trimodal build speech --runtime tensorrt")
     assert {"encoder.plan", "decoder.plan", "tokenizer.json"} <= set(manifest.files)
     assert not any(name.endswith((".onnx", ".pt")) for name in manifest.files)

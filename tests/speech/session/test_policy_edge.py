@@ -121,6 +121,55 @@ def test_misheard_words_are_not_given_again_but_what_is_heard_is_expected() -> N
     assert due(it, Timeline(7 * S, False, again)).prefix, "of another segment"
 
 
+def test_misheard_words_are_given_no_more_only_while_they_can_be_heard() -> None:
+    it, said = policy(max_speech_duration_s=8, step_s=0.5), words("x " * 60, each=0.4)
+    given = {}
+    for half in range(2, 46):
+        planned = due(it, speaking(half / 2))
+        heard = [word for word in said if word.middle > planned.start and word.end <= planned.end]
+        given[half] = bool(planned.prefix)
+        it.accept(planned, [replace(heard[0], text="y"), *heard[1:]] if half == 6 else heard)
+    assert (given[5], given[6], given[7]) == (True, True, False)
+    assert it.floor > 4 * S, "trimmed"
+    assert given[45]
+
+
+def test_misheard_words_are_corrected_in_the_pause_and_the_right_ones_given() -> None:
+    it, said = policy(step_s=0.5), words(SAID, each=3.6 / 7)
+    for half in range(2, 6):
+        hear(it, half / 2, [word for word in words(MISHEARD, each=0.6) if word.end <= half * S // 2])
+    for half in (6, 7):
+        planned = hear(it, half / 2, [word for word in said if word.end <= half * S // 2])
+        assert bool(planned.prefix) is (half == 6)
+    planned = due(it, paused(3.9, 4.15))
+    assert planned.whole
+    it.accept(planned, said)
+    assert corrected(it)
+    on = [closed(0.3, 3.9), SpeechSpan(round(4.2 * S), round(4.3 * S))]
+    assert due(it, Timeline(round(5.1 * S), False, on)).prefix
+
+
+def test_words_that_were_misheard_are_heard_as_a_whole_though_all_are_final() -> None:
+    it = policy(step_s=0.5)
+    for text, halves in (("howdy mary a more amiable woman", (2, 3, 4)), (SAID, (5, 6, 7, 8))):
+        for half in halves:
+            said = words(text, each=3.3 / len(text.split()))
+            hear(it, half / 2, [word for word in said if word.end <= half * S // 2])
+    assert not it.tentative
+    planned = due(it, paused(3.9, 4.7))
+    assert (planned.kind, planned.whole) == (Kind.PAUSE, True)
+
+
+def test_of_a_trimmed_segment_all_that_was_heard_is_expected_in_the_pause() -> None:
+    it, said = policy(max_speech_duration_s=12, step_s=0.5), words("a b c d. e f g h i j k l m", each=0.8)
+    for half in range(2, 21):
+        planned = due(it, speaking(half / 2))
+        it.accept(planned, [one for one in said if one.end <= planned.end and one.middle > planned.start])
+    assert it.floor > 3 * S
+    planned = due(it, paused(10.2, 10.6))
+    assert (planned.whole, planned.draft) == (True, "abcd.efghijkl")
+
+
 def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_room() -> None:
     it = policy(max_speech_duration_s=6, step_s=0.5)
     spans = [closed(0.3, 2.2), SpeechSpan(3 * S, 3 * S + SURE)]
@@ -141,7 +190,7 @@ def test_what_was_said_before_a_pause_begins_the_next_windows_while_they_have_ro
         planned = due(it, Timeline(round(end * S), False, spans))
         assert (planned.end, planned.prefix) == (round(end * S), prefix)
         it.accept(planned, None)
-    assert (planned.start, planned.context) == (own, 0)
+    assert (planned.start, planned.context, planned.draft) == (own, 0, "howdy")
 
 
 def test_only_as_much_of_it_as_the_longest_window_has_room_for() -> None:

@@ -191,6 +191,27 @@ def test_words_where_nobody_spoke_are_dropped() -> None:
     assert texts(it.take().committed) == [" one", " late", " two"]
 
 
+def test_words_that_were_given_stay_where_they_are_heard_in_a_pause_now() -> None:
+    it = session(step_s=0.5)
+    said = [("one", 0.2, 0.6), ("two", 0.7, 1.0), ("three", 1.1, 1.9)]
+
+    def hear(planned: PlannedWindow, words: list[tuple[str, float, float]]) -> None:
+        begin = planned.start / SAMPLE_RATE
+        it.accept(planned, heard(*((text, start - begin, end - begin) for text, start, end in words)))
+
+    it.feed(np.concatenate([noise(2), silence(2)]))
+    while planned := it.next_window():
+        hear(planned, said)
+    assert [word.text for word in it.take().committed] == ["one", "two", "three"]
+    moved = [*said[:2], ("three", 2.6, 2.9)]
+    for words in ([("four", 4.1, 4.4)], [("four", 4.1, 4.4), ("five", 4.5, 4.9)]):
+        it.feed(noise(0.5))
+        planned = due(it)
+        assert planned.window.prefix.startswith("onetwothree")
+        hear(planned, [*moved, *words])
+    assert [word.text for word in it.take().committed] == ["four"]
+
+
 def test_what_is_speech_is_decided_by_what_was_known_at_the_windows_moment() -> None:
     it = session(max_step_s=1, min_silence_duration_ms=600, speech_pad_ms=20)
     it.feed(np.concatenate((noise(0.9), silence(0.15), noise(2))))

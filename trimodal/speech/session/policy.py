@@ -39,9 +39,9 @@ class Stretch:
     """Audio [start, end) to be heard, or only `parts` of it, joined.
 
     `moment`: the stream's clock at which that was decided; `prefix`: how its text begins, as is final;
-    `draft`: what was heard of it before, behind the prefix;
-    `context`: samples at its beginning that are there for the prefix alone; `whole`: it holds all of the
-    segment so far, and its words correct those that were committed meanwhile.
+    `draft`: what was heard of it before, behind the prefix or, without one, from the beginning;
+    `context`: samples at its beginning that were said before, and help to understand the others;
+    `whole`: it holds all of the segment so far, and its words correct those that were committed meanwhile.
     """
 
     start: int

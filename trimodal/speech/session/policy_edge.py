@@ -71,14 +71,18 @@ class EdgePolicy(SegmentPolicy):
         self._over = 0  # where the last segment was settled
         self._cut = False  # this one was longer than a window
         self._doubted = False  # one of its final words, by what was heard behind it
-        self._misheard = False  # final words, which a window that was given them did not begin with
-        self._words: tuple[SpokenWord, ...] = ()  # of the last window
+        self._misheard = 0  # end of final words that a window was given and did not begin with
+        self._words: tuple[SpokenWord, ...] = ()  # of the last window, those that it was given, too
 
     def plan(self, timeline: Timeline) -> Stretch | None:
         stretch = self._plan(timeline)
         if stretch is None:
             return None
-        heard = self.tentative if stretch.prefix else (w for w in self._words if w.middle > stretch.start)
+        heard = self.tentative
+        if not stretch.prefix:
+            first = self._words[0].start if self._words else sys.maxsize
+            earlier = (word for word in self.transcript.recent if word.middle < first)
+            heard = tuple(word for word in (*earlier, *self._words) if word.middle > stretch.start)
         return replace(stretch, draft="".join(word.text for word in heard)[:MAX_PROMPT])
 
     def _plan(self, timeline: Timeline) -> Stretch | None:
@@ -101,14 +105,15 @@ class EdgePolicy(SegmentPolicy):
     def accept(self, stretch: Stretch, words: Sequence[SpokenWord] | None) -> None:
         if stretch.kind is not Kind.FINAL:
             self._cursor = stretch.end
+        self._words = self._words if words is None else tuple(words)
         if not stretch.kind.is_hypothesis:
             self._heard = 0  # the words at its edge are cut
             self._cut = True
             super().accept(stretch, words)
         elif words is not None:
-            self._words = tuple(words)
             forced = after_prefix(stretch.prefix, words)
-            self._misheard |= bool(stretch.prefix) and forced is None
+            if stretch.prefix and forced is None:
+                self._misheard, self._doubted = self.transcript.end, True
             new = self.new_words(stretch, words) if forced is None else forced
             own = max(self.transcript.end, stretch.start + stretch.context)  # where new words can begin
             most = _WORDS + _WORDS_PER_S * max(0, stretch.end - own) // SAMPLE_RATE
@@ -120,12 +125,13 @@ class EdgePolicy(SegmentPolicy):
                 self._doubted = any(word.probability < _DOUBT for word in final if word.middle > self._over)
             if stretch.whole:
                 self.transcript.correct(words, len(words) - len(new))
+                self._misheard, self._doubted = 0, False
             self._commit(stretch, new)
             self._trim(stretch)
 
     def settle(self, words: Sequence[SpokenWord]) -> None:
         super().settle(words)
-        self._over, self._cut, self._doubted, self._misheard = self.floor, False, False, False
+        self._over, self._cut, self._doubted, self._misheard = self.floor, False, False, 0
 
     def _commit(self, stretch: Stretch, new: Sequence[SpokenWord]) -> None:
         """Commits those of the step's new words that are believed; the others are tentative."""
@@ -172,7 +178,7 @@ class EdgePolicy(SegmentPolicy):
     def _after_what_was_said(self, stretch: Stretch) -> Stretch:
         """The step; at a segment's beginning with the words before it for which a window has room.
 
-        Words that were misheard are not given: Whisper would be asked twice at every step.
+        Words that were misheard are not given while they can be heard: each step would be decoded twice.
         """
         start = stretch.start
         if stretch.end - start <= _BEGINNING:
@@ -181,8 +187,8 @@ class EdgePolicy(SegmentPolicy):
         text = "".join(word.text for word in self.transcript.recent if word.middle > start)
         if len(text) > MAX_PROMPT:
             return stretch
-        context = stretch.start - start
-        return replace(stretch, start=start, context=context, prefix="" if self._misheard else text)
+        prefix = "" if start < self._misheard else text
+        return replace(stretch, start=start, context=stretch.start - start, prefix=prefix)
 
     def _begin_of_words(self, earliest: int) -> int:
         """Where a window begins that holds the committed words from a sample on; without any, far ahead."""

@@ -21,7 +21,13 @@ from trimodal.speech.session.policy import Kind, SegmentPolicy, Stretch, Timelin
 from trimodal.speech.session.policy_edge import EdgePolicy
 from trimodal.speech.session.policy_file import FilePolicy
 from trimodal.speech.session.ring_buffer import Ring
-from trimodal.speech.session.transcript import SpokenWord, Transcript, on_stream, without_made_up
+from trimodal.speech.session.transcript import (
+    SpokenWord,
+    Transcript,
+    after_prefix,
+    on_stream,
+    without_made_up,
+)
 from trimodal.speech.session.vad import SpeechDetector
 from trimodal.speech.settings import SpeechSettings
 from trimodal.speech.values import MAX_PROMPT, Recognition, Window
@@ -264,7 +270,11 @@ class LiveSession:
         self._out, self._sent = None, 0
         parts = stretch.parts or ((stretch.start, stretch.end),)
         words = [on_stream(word, parts) for word in heard.words]
-        spoken = [word for word in words if self._was_speech(word, stretch.moment)]
+        behind = after_prefix(stretch.prefix, words)
+        # What was final stays, wherever it is heard now.
+        given = 0 if behind is None else len(words) - len(behind)
+        new = [word for word in words[given:] if self._was_speech(word, stretch.moment)]
+        spoken = [*words[:given], *new]
         if self._silence:
             spoken = without_made_up(spoken, self._silence)
         guessed = stretch.kind.is_hypothesis and heard.doubted

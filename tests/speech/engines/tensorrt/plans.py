@@ -45,7 +45,7 @@ def write_static(checkpoint_directory: Path, directory: Path) -> Path:
     manifest = Manifest(
         task="speech", runtime="tensorrt", runtime_version="x", precision="fp32", source="random",
         source_sha256="0", command="make it again", shapes=described | {"max_batch_size": MAX_BATCH},
-        extra={"multilingual": True, "suppressed": [], "suppressed_first": []},
+        extra={"multilingual": True, "suppressed": [], "suppressed_first": checkpoint.suppressed()[1]},
         gpu=GpuTarget(sm="9.0", name="NVIDIA H200"),
     )  # fmt: skip
     write_manifest(directory, manifest)

@@ -87,6 +87,13 @@ def test_a_text_does_not_end_with_its_prefix(tmp_path):
     ours.close(), theirs.close()
 
 
+def test_a_prefix_is_cut_where_the_decoder_has_no_more_places(checkpoint):
+    engine = on_torch.open_on_torch(checkpoint, contexts_s=[30.0])
+    (heard,) = engine.recognise([Window(sound(30, 1), "zh", prefix="\u0939" * 600)])  # a token of each byte
+    engine.close()
+    assert 0 < sum(len(word.tokens) for word in heard.words) <= 448 // 2
+
+
 def test_word_times_are_near_those_of_ctranslate2(both):
     """They differ where attention is vague, as it is with random weights, but not in the middle."""
     ours, theirs = (engine.recognise([Window(one.samples, "en") for one in WINDOWS]) for engine in both)

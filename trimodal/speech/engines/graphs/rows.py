@@ -78,8 +78,8 @@ class Rules:
 
     Attributes:
         end: <|endoftext|>.
-        never, not_first: int64[n], ascending; `not_first` holds `never`, too. The first is the first that is
-            not a prefix's: <|endoftext|> is none, so a text goes on after its prefix, as in CTranslate2.
+        never, not_first: int64[n], ascending; `not_first` holds `never`, too. The first token is that behind
+            the prefix. OpenAI's checkpoints name <|endoftext|>, so there a text does not end with its prefix.
         positions: places of the decoder, for prompt and text.
     """
 

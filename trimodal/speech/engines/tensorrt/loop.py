@@ -194,9 +194,10 @@ class DeviceDecoding:
             buffers.noise.zero_()
             buffers.given.fill_(-1)
             for index, row in enumerate(rows):
-                buffers.forced[index].fill_(len(row.prefix))
-                if row.prefix:
-                    buffers.given[index, : len(row.prefix)].copy_(torch.tensor(row.prefix))
+                prefix = row.prefix[: bounds[index]]
+                buffers.forced[index].fill_(len(prefix))
+                if prefix:
+                    buffers.given[index, : len(prefix)].copy_(torch.tensor(prefix))
             self._draw(rows, temperature)
             bucket.choose()
             done, most = 1, max(bounds)
