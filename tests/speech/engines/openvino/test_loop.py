@@ -61,7 +61,8 @@ def test_a_text_does_not_end_with_its_prefix(tmp_path):
     prefixed = [replace(window, prefix=prefix) for window in WINDOWS for prefix in PREFIXES]
     texts = [heard.text for heard in ours.recognise(prefixed)]
     assert texts == [heard.text for heard in theirs.recognise(prefixed)]
-    ours.close(), theirs.close()
+    ours.close()
+    theirs.close()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

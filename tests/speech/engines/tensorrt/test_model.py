@@ -84,7 +84,8 @@ def test_a_text_does_not_end_with_its_prefix(tmp_path):
     theirs = opened(convert(tmp_path / "checkpoint", tmp_path / "ct2", LANGUAGES), "ctranslate2")
     texts = [heard.text for heard in ours.recognise(PREFIXED)]
     assert texts == [heard.text for heard in theirs.recognise(PREFIXED)]
-    ours.close(), theirs.close()
+    ours.close()
+    theirs.close()
 
 
 def test_a_prefix_is_cut_where_the_decoder_has_no_more_places(checkpoint):
